@@ -1,0 +1,42 @@
+# Every target creates .venv and installs what it needs; nothing else has to be done first.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/ready
+# Two cores: keep numerical libraries from starting threads of their own under the test workers.
+export OMP_NUM_THREADS      ?= 1
+export OPENBLAS_NUM_THREADS ?= 1
+export NUMBA_NUM_THREADS    ?= 1
+WORKERS ?= 2
+
+.PHONY: demo test test-all lint bench docs clean
+
+$(READY): pyproject.toml requirements-dev.txt
+	$(PYTHON) -c 'import sys; sys.exit("Noisewise needs Python 3.11 or newer; run make PYTHON=python3.11") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements-dev.txt -e '.[dev]'
+	touch $(READY)
+
+demo: $(READY)
+	$(BIN)/noisewise demo --out demo-report
+
+test: $(READY)
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+
+test-all: $(READY)
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+lint: $(READY)
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(READY)
+	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
+
+docs: $(READY)
+	$(BIN)/mkdocs build --strict
+
+clean:
+	rm -rf $(VENV) demo-report site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

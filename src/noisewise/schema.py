@@ -1,0 +1,263 @@
+"""Public facts about records, declared before anyone looks at them.
+
+A `Schema` names the columns with their bounds or levels, how many records there are, which data sets count
+as neighbours, and what happens to values outside the bounds or missing. Bounds are declared, never read
+from data: a bound taken from the records is itself a release, and not a private one. The whole schema
+travels in every release, because every sensitivity and every likelihood depends on it.
+
+    neighbours = "change-one"   n is public and fixed; one record is replaced by another
+    neighbours = "add-remove"   n is private (`n_max` is declared); one record appears or disappears
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from types import MappingProxyType
+
+from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.exact import fraction, integer
+
+Level = str | int
+LARGEST_N = 2**40
+LARGEST_BOUND = 1e30
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Bounded:
+    """A numeric column with public bounds `low <= x <= high`."""
+
+    low: float
+    high: float
+
+    def __init__(self, low: object, high: object) -> None:
+        object.__setattr__(self, "low", _bound(low, "low"))
+        object.__setattr__(self, "high", _bound(high, "high"))
+        if not self.low < self.high:
+            raise InvalidArgument(
+                f"Bounded(low={self.low!r}, high={self.high!r}): low must be less than high.", argument="low"
+            )
+
+    def to_dict(self) -> dict[str, object]:
+        return {"bounds": [_plain(self.low), _plain(self.high)]}
+
+    def __repr__(self) -> str:
+        return f"Bounded({_plain(self.low)}, {_plain(self.high)})"
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Levels:
+    """A categorical column with a public list of levels; inside the program a level is its index."""
+
+    levels: tuple[Level, ...]
+
+    def __init__(self, levels: Sequence[Level]) -> None:
+        if isinstance(levels, str) or not isinstance(levels, Sequence):
+            raise InvalidArgument("levels must be a list such as ['north', 'south'].", argument="levels")
+        for level in levels:
+            if isinstance(level, bool) or not isinstance(level, str | int) or len(str(level)) > 200:
+                raise InvalidArgument(f"levels must be texts or whole numbers, not {level!r:.60}.", argument="levels")
+        if len(levels) < 2 or len({str(level) for level in levels}) != len(levels):
+            raise InvalidArgument("levels must list at least two different values.", argument="levels")
+        object.__setattr__(self, "levels", tuple(levels))
+
+    def __len__(self) -> int:
+        return len(self.levels)
+
+    def index(self, level: object) -> int:
+        """The position of a level, by value or by its text."""
+        for position, known in enumerate(self.levels):
+            if not isinstance(level, bool) and str(known) == str(level):
+                return position
+        raise InvalidArgument(f"{level!r:.60} is not one of the levels {list(self.levels)!r:.200}.", argument="level")
+
+    def to_dict(self) -> dict[str, object]:
+        return {"levels": list(self.levels)}
+
+    def __repr__(self) -> str:
+        return f"Levels({list(self.levels)!r})"
+
+
+Column = Bounded | Levels
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Schema:
+    """What everyone may know about a table: columns, size, neighbours, and the clamp and missing policies."""
+
+    columns: Mapping[str, Column]
+    n: int | None
+    n_max: int | None
+    neighbours: str
+    outside: str
+    missing: str | Mapping[str, float | Level]
+
+    def __init__(
+        self,
+        columns: Mapping[str, Column],
+        *,
+        neighbours: str,
+        n: int | None = None,
+        n_max: int | None = None,
+        outside: str = "clamp",
+        missing: str | Mapping[str, float | Level] = "refuse",
+    ) -> None:
+        assign = object.__setattr__
+        assign(self, "columns", _columns(columns))
+        assign(self, "neighbours", _one_of(neighbours, ("change-one", "add-remove"), "neighbours"))
+        assign(self, "outside", _one_of(outside, ("clamp", "refuse"), "outside"))
+        assign(self, "missing", _missing(missing, self.columns))
+        if self.neighbours == "change-one":
+            if n is None or n_max is not None:
+                raise InvalidArgument(
+                    "neighbours='change-one' means that the number of records is public: give n=..., not n_max.",
+                    argument="n",
+                )
+            assign(self, "n", integer(n, "n", minimum=1, maximum=LARGEST_N))
+            assign(self, "n_max", None)
+        else:
+            if n_max is None or n is not None:
+                raise InvalidArgument(
+                    "neighbours='add-remove' keeps the number of records private: give n_max=..., not n.",
+                    argument="n_max",
+                )
+            assign(self, "n", None)
+            assign(self, "n_max", integer(n_max, "n_max", minimum=1, maximum=LARGEST_N))
+
+    @property
+    def largest_n(self) -> int:
+        """n under change-one, n_max under add-remove: what overflow and steps are planned for."""
+        size = self.n if self.n is not None else self.n_max
+        assert size is not None
+        return size
+
+    @property
+    def is_change_one(self) -> bool:
+        return self.neighbours == "change-one"
+
+    def bounded(self, name: str) -> Bounded:
+        """The bounds of a numeric column, or an error that says what the column is."""
+        column = self.column(name)
+        if not isinstance(column, Bounded):
+            raise Unsupported(f"Column {name!r} has levels, not bounds; use column({name!r}).equals(level).")
+        return column
+
+    def levels(self, name: str) -> Levels:
+        """The levels of a categorical column, or an error that says what the column is."""
+        column = self.column(name)
+        if not isinstance(column, Levels):
+            raise Unsupported(f"Column {name!r} is numeric with bounds; it has no levels.")
+        return column
+
+    def column(self, name: str) -> Column:
+        if name not in self.columns:
+            raise InvalidArgument(
+                f"There is no column {name!r} in the schema; it has {', '.join(self.columns)}.", argument="column"
+            )
+        return self.columns[name]
+
+    def part_size(self, part: tuple[Fraction, Fraction] | None) -> Schema:
+        """The schema of one part: n records by position under change-one; n_max stays under add-remove."""
+        if part is None or not self.is_change_one:
+            return self
+        start, stop = part
+        size = math.floor(stop * self.largest_n) - math.floor(start * self.largest_n)
+        if size < 1:
+            raise InvalidArgument(f"part = ({start}, {stop}) of n = {self.n} holds no record.", argument="part")
+        return replace_n(self, size)
+
+    def to_dict(self) -> dict[str, object]:
+        size = {"n": self.n} if self.is_change_one else {"n_max": self.n_max}
+        missing = self.missing if isinstance(self.missing, str) else dict(self.missing)
+        columns = {name: column.to_dict() for name, column in self.columns.items()}
+        return {**size, "neighbours": self.neighbours, "outside": self.outside, "missing": missing, "columns": columns}
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (schema_from_dict, (self.to_dict(),))
+
+    def __hash__(self) -> int:
+        return hash((tuple(self.columns.items()), self.n, self.n_max, self.neighbours, self.outside))
+
+
+def replace_n(schema: Schema, n: int) -> Schema:
+    """The same public facts about n records (change-one)."""
+    return Schema(schema.columns, n=n, neighbours=schema.neighbours, outside=schema.outside, missing=schema.missing)
+
+
+def schema_from_dict(data: Mapping[str, object]) -> Schema:
+    """Read a schema from its plain form, as in a release or a spec file; unknown keys are refused."""
+    unknown = set(data) - {"n", "n_max", "neighbours", "outside", "missing", "columns"}
+    if unknown:
+        raise InvalidArgument(f"Unknown entry {sorted(unknown)[0]!r} in the schema.", argument="schema")
+    columns = data.get("columns")
+    if not isinstance(columns, Mapping):
+        raise InvalidArgument("The schema needs columns = {name = {bounds = [lo, hi]}}.", argument="columns")
+    arguments = {key: value for key, value in data.items() if key != "columns"}
+    if "neighbours" not in arguments:
+        raise InvalidArgument("The schema needs neighbours = 'change-one' or 'add-remove'.", argument="neighbours")
+    return Schema({name: _column_from_dict(name, entry) for name, entry in columns.items()}, **arguments)  # type: ignore[arg-type]
+
+
+def _column_from_dict(name: str, entry: object) -> Column:
+    match entry:
+        case {"bounds": [low, high], **rest} if not rest:
+            return Bounded(low, high)
+        case {"levels": [*levels], **rest} if not rest:
+            return Levels(levels)
+    raise InvalidArgument(
+        f"Column {name!r} needs {{bounds = [lo, hi]}} or {{levels = [...]}}, not {entry!r:.60}.", argument="columns"
+    )
+
+
+def _bound(value: object, argument: str) -> float:
+    exact = fraction(value, argument)
+    if abs(exact) > LARGEST_BOUND:
+        raise InvalidArgument(f"{argument} = {value!r:.60} is beyond 1e30; scale the column first.", argument=argument)
+    return float(exact) + 0.0  # no negative zero
+
+
+def _plain(value: float) -> int | float:
+    return int(value) if value == int(value) and abs(value) < 2**53 else value
+
+
+def _columns(columns: object) -> Mapping[str, Column]:
+    if not isinstance(columns, Mapping) or not columns:
+        raise InvalidArgument("columns must be a mapping such as {'income': Bounded(0, 250)}.", argument="columns")
+    for name, column in columns.items():
+        if not isinstance(name, str) or not name or len(name) > 200:
+            raise InvalidArgument(f"A column name must be a text, not {name!r:.60}.", argument="columns")
+        if not isinstance(column, Bounded | Levels):
+            raise InvalidArgument(
+                f"Column {name!r} must be Bounded(lo, hi) or Levels([...]), not {column!r:.60}.", argument="columns"
+            )
+    return MappingProxyType(dict(columns))
+
+
+def _one_of(value: object, choices: tuple[str, ...], argument: str) -> str:
+    if not isinstance(value, str) or value not in choices:
+        raise InvalidArgument(
+            f"{argument} = {value!r:.60}; choose {' or '.join(map(repr, choices))}.", argument=argument
+        )
+    return value
+
+
+def _missing(missing: object, columns: Mapping[str, Column]) -> str | Mapping[str, float | Level]:
+    if missing == "refuse":
+        return "refuse"
+    if not isinstance(missing, Mapping):
+        raise InvalidArgument("missing must be 'refuse' or a mapping {column: value}.", argument="missing")
+    filled: dict[str, float | Level] = {}
+    for name, value in missing.items():
+        column = columns.get(name)
+        if isinstance(column, Bounded):
+            number = _plain(float(fraction(value, f"missing[{name!r}]")))
+            if not column.low <= number <= column.high:
+                raise InvalidArgument(f"missing[{name!r}] = {value!r} lies outside the bounds.", argument="missing")
+            filled[name] = number
+        elif isinstance(column, Levels):
+            filled[name] = column.levels[column.index(value)]
+        else:
+            raise InvalidArgument(f"missing names {name!r:.60}, which is not a column.", argument="missing")
+    return MappingProxyType(filled)
