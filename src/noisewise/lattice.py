@@ -1,0 +1,94 @@
+"""The lattice: fixed-point steps on which sums are exact and noise lives.
+
+Each record's feature is rounded to a public step (a power of two), clamped, and summed as integers, so the sum
+does not depend on order, chunking or engine, and the noise is added on the same lattice: no bit of the released
+number comes from floating point. For a sum with noise scale b over n records the step is the largest power of two
+
+    step <= min(2^-20 b, 2^-9 b / n)    with    n * range / step < 2^62,
+
+relaxing the second term where needed. Rounding moves a feature by at most step/2 (+ its rounding error), so the
+sensitivity of what is actually summed is at most Delta + ||w * step||, or the span of the clamped integers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from noisewise.errors import Unsupported
+from noisewise.exact import power_of_two_below
+from noisewise.statistics.sensitivity import Sensitivity, norm_above
+
+LARGEST_SUM = Fraction(2) ** 62
+
+
+@dataclass(frozen=True, slots=True)
+class Lattice:
+    """Per component: the step, and the integers (in steps) between which one record's value lies."""
+
+    step: tuple[float, ...]
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+
+
+def unit_lattice(size: int) -> Lattice:
+    """Counts: step 1, one record contributes 0 or 1."""
+    return Lattice((1.0,) * size, (0,) * size, (1,) * size)
+
+
+def sum_step(*, scale: Fraction, n: int, low: float, high: float, error: float) -> float:
+    """The step of a sum of n values in [low, high] that gets noise of the given scale."""
+    largest = max(Fraction(high) - Fraction(low), abs(Fraction(low)), abs(Fraction(high)))
+    coarse = power_of_two_below(scale / 2**20)
+    step = min(coarse, power_of_two_below(scale / (2**9 * n)))
+    # Below the rounding error of the feature a finer step buys nothing.
+    while step < coarse and (n * largest / step >= LARGEST_SUM or step < Fraction(error)):
+        step *= 2
+    if n * largest / step >= LARGEST_SUM or step < Fraction(error):
+        raise Unsupported(
+            f"The noise scale {float(scale):.3g} is too small beside values up to {float(largest):.3g} over n = {n} "
+            "records to be added exactly. Ask for a smaller epsilon, or centre the feature. Nothing was spent."
+        )
+    return float(step)
+
+
+def lattice_for(steps: Sequence[float], ranges: Sequence[tuple[float, float, float]]) -> Lattice:
+    """The integers each record's features are clamped to, for given steps and feature ranges."""
+    pairs = list(zip(steps, ranges, strict=True))
+    low = tuple(_nearest(Fraction(bounds[0]) / Fraction(step)) for step, bounds in pairs)
+    high = tuple(_nearest(Fraction(bounds[1]) / Fraction(step)) for step, bounds in pairs)
+    return Lattice(tuple(steps), low, high)
+
+
+def rounded_sensitivity(
+    unrounded: Sensitivity,
+    lattice: Lattice,
+    *,
+    weights: Sequence[Fraction],
+    errors: Sequence[float],
+    extra_steps: Sequence[int],
+    is_change_one: bool,
+) -> Sensitivity:
+    """The sensitivity of the integers that are summed, never below that of the worst lattice pair.
+
+    `errors` bound the rounding of each feature's evaluation, `extra_steps` is 1 for powers on which engines
+    may differ by one step.
+    """
+    moved = Fraction(1) if is_change_one else Fraction(1, 2)
+    slack = [
+        w * moved * ((1 + extra) * Fraction(step) + 2 * Fraction(error))
+        for w, step, error, extra in zip(weights, lattice.step, errors, extra_steps, strict=True)
+    ]
+    spans = [
+        w * Fraction(step) * (high - low if is_change_one else max(abs(low), abs(high)))
+        for w, step, low, high in zip(weights, lattice.step, lattice.low, lattice.high, strict=True)
+    ]
+    with_slack = unrounded.value + norm_above(slack, unrounded.norm)
+    value = min(with_slack, norm_above(spans, unrounded.norm))
+    return Sensitivity(value, min(unrounded.attained, float(value)), unrounded.norm, unrounded.argument)
+
+
+def _nearest(value: Fraction) -> int:
+    return math.floor(value + Fraction(1, 2))

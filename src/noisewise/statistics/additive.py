@@ -1,0 +1,247 @@
+"""Additive statistics: sums over records of a vector of features.
+
+    Mean(f, g, ...)          sum_i f(x_i) / n    (change-one: n is public)
+    Sum(f, g, ...)           sum_i f(x_i)
+    Count(condition)         how many records satisfy a condition (a 0/1 feature)
+    TruncatedSum(f, ...)     the sum over records whose column lies in [low, high]; the others are redacted
+
+Every additive statistic is described by its `row`: the features summed, in order. One function computes the joint
+sensitivity of any row (`sensitivity.py`), one computes the integer sums on records (`holder/evaluate.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from noisewise.errors import InvalidArgument
+from noisewise.schema import Schema
+from noisewise.statistics.enclosure import feature_range
+from noisewise.statistics.feature import Feature, NumPyAlgebra, as_feature, number_text
+from noisewise.statistics.sensitivity import (
+    Sensitivity,
+    checked_norm,
+    checked_weights,
+    exact,
+    joint_sensitivity,
+    unit_range_weights,
+)
+
+
+class Additive(Protocol):
+    """A statistic that is a sum over records of a row of features."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def is_count(self) -> bool:
+        """True where every component is a whole number that one record moves by at most 1: step 1, no rounding."""
+        ...
+
+    def row(self, schema: Schema) -> tuple[Feature, ...]:
+        """The features that are summed; entries that are constant under the schema's neighbours are left out."""
+        ...
+
+    def labels(self, schema: Schema) -> tuple[str, ...]: ...
+    def default_weights(self, schema: Schema) -> tuple[Fraction, ...]: ...
+    def sensitivity(self, schema: Schema, norm: int = 1, weights: Sequence[object] | None = None) -> Sensitivity: ...
+    def value(self, columns: Mapping[str, Any], schema: Schema) -> Any: ...
+    def to_dict(self) -> dict[str, object]: ...
+
+
+def sums(row: Sequence[Feature], columns: Mapping[str, Any], schema: Schema) -> Any:
+    """The plain (unrounded) sums of a row of features over NumPy columns; the last axis is the record's."""
+    algebra, memory = NumPyAlgebra(columns, schema), {}  # type: NumPyAlgebra, dict[Feature, Any]
+    return np.stack([np.sum(feature.fold(algebra, memory), axis=-1) for feature in row], axis=-1)
+
+
+class FeatureSums:
+    """What every statistic made of a row of features shares. Abstract: `row` is the subclass's own."""
+
+    __slots__ = ()
+    is_count: ClassVar[bool] = False
+
+    def row(self, schema: Schema) -> tuple[Feature, ...]:
+        raise TypeError(f"{type(self).__name__} must say which features it sums.")
+
+    def default_weights(self, schema: Schema) -> tuple[Fraction, ...]:
+        """Each component scaled to unit range, so that none drowns another."""
+        return unit_range_weights(self.row(schema), schema)
+
+    def sensitivity(self, schema: Schema, norm: int = 1, weights: Sequence[object] | None = None) -> Sensitivity:
+        """The joint sensitivity of the weighted *sums* (for means: n times that of the means)."""
+        given = checked_weights(weights, self.default_weights(schema))
+        return joint_sensitivity(self.row(schema), schema, norm=checked_norm(norm), weights=given)
+
+    def value(self, columns: Mapping[str, Any], schema: Schema) -> Any:
+        """The statistic on NumPy columns, unrounded; the last axis of a column is the record's."""
+        return sums(self.row(schema), columns, schema)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Mean(FeatureSums):
+    """Averages of features over all records: sum_i f(x_i) / n."""
+
+    features: tuple[Feature, ...]
+    kind: ClassVar[str] = "mean"
+
+    def __init__(self, *features: object) -> None:
+        object.__setattr__(self, "features", read_features(features, "Mean"))
+
+    def row(self, schema: Schema) -> tuple[Feature, ...]:
+        return checked_row(self.features, schema)
+
+    def labels(self, schema: Schema) -> tuple[str, ...]:  # noqa: ARG002
+        return tuple(f"mean({feature})" for feature in self.features)
+
+    def value(self, columns: Mapping[str, Any], schema: Schema) -> Any:
+        n = np.shape(columns[next(iter(self.features[0].columns()))])[-1]
+        return sums(self.row(schema), columns, schema) / n
+
+    def to_dict(self) -> dict[str, object]:
+        return {"kind": self.kind, "features": [str(feature) for feature in self.features]}
+
+    def __str__(self) -> str:
+        return f"mean({', '.join(map(str, self.features))})"
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Sum(FeatureSums):
+    """Sums of features over all records."""
+
+    features: tuple[Feature, ...]
+    kind: ClassVar[str] = "sum"
+
+    def __init__(self, *features: object) -> None:
+        object.__setattr__(self, "features", read_features(features, "Sum"))
+
+    def row(self, schema: Schema) -> tuple[Feature, ...]:
+        return checked_row(self.features, schema)
+
+    def labels(self, schema: Schema) -> tuple[str, ...]:  # noqa: ARG002
+        return tuple(f"sum({feature})" for feature in self.features)
+
+    def to_dict(self) -> dict[str, object]:
+        return {"kind": self.kind, "features": [str(feature) for feature in self.features]}
+
+    def __str__(self) -> str:
+        return f"sum({', '.join(map(str, self.features))})"
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Count(FeatureSums):
+    """How many records satisfy a condition such as column('smoker').equals('yes')."""
+
+    condition: Feature
+    kind: ClassVar[str] = "count"
+    is_count: ClassVar[bool] = True
+
+    def __init__(self, condition: Feature) -> None:
+        if not isinstance(condition, Feature) or not _is_condition(condition):
+            raise InvalidArgument(
+                "Count needs a condition: f.between(low, high), column.equals(level), or products of them.",
+                argument="condition",
+            )
+        object.__setattr__(self, "condition", condition)
+
+    def row(self, schema: Schema) -> tuple[Feature, ...]:
+        return checked_row((self.condition,), schema)
+
+    def labels(self, schema: Schema) -> tuple[str, ...]:  # noqa: ARG002
+        return (str(self),)
+
+    def default_weights(self, schema: Schema) -> tuple[Fraction, ...]:  # noqa: ARG002
+        return (Fraction(1),)
+
+    def sensitivity(self, schema: Schema, norm: int = 1, weights: Sequence[object] | None = None) -> Sensitivity:
+        (weight,) = checked_weights(weights, self.default_weights(schema))
+        self.row(schema)
+        return exact(weight, checked_norm(norm), "one record is in the count or not")
+
+    def to_dict(self) -> dict[str, object]:
+        return {"kind": self.kind, "condition": str(self.condition)}
+
+    def __str__(self) -> str:
+        return f"count({self.condition})"
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class TruncatedSum(FeatureSums):
+    """Sums of features over the records whose `column` lies in [low, high]; all others are redacted."""
+
+    features: tuple[Feature, ...]
+    column: str
+    low: float
+    high: float
+    kind: ClassVar[str] = "truncated-sum"
+
+    def __init__(self, features: Sequence[object], column: str, low: object, high: object) -> None:
+        given = (features,) if isinstance(features, str | Feature) else features
+        kept = as_feature(column).between(low, high)
+        object.__setattr__(self, "features", read_features(given, "TruncatedSum"))
+        object.__setattr__(self, "column", column)
+        object.__setattr__(self, "low", kept.arguments[1])
+        object.__setattr__(self, "high", kept.arguments[2])
+
+    def row(self, schema: Schema) -> tuple[Feature, ...]:
+        schema.bounded(self.column)
+        kept = as_feature(self.column).between(self.low, self.high)
+        # Clip inside as well: outside the window the product is 0, so this only tightens the declared range.
+        inside = as_feature(self.column).clip(self.low, self.high)
+        return checked_row(tuple(_with_column(f, self.column, inside) * kept for f in self.features), schema)
+
+    def labels(self, schema: Schema) -> tuple[str, ...]:  # noqa: ARG002
+        window = f"{number_text(self.low)} <= {self.column} <= {number_text(self.high)}"
+        return tuple(f"sum({feature} where {window})" for feature in self.features)
+
+    def to_dict(self) -> dict[str, object]:
+        features = [str(feature) for feature in self.features]
+        return {"kind": self.kind, "features": features, "column": self.column, "low": self.low, "high": self.high}
+
+    def __str__(self) -> str:
+        bounds = f"{number_text(self.low)}, {number_text(self.high)}"
+        return f"truncated_sum([{', '.join(map(str, self.features))}], {as_feature(self.column)}, {bounds})"
+
+
+def read_features(features: Sequence[object], name: str) -> tuple[Feature, ...]:
+    """Features, column names or numbers given by a person, as features; at least one, none of them constant."""
+    if not features:
+        raise InvalidArgument(
+            f"{name} needs at least one feature, as in {name}(column('income')).", argument="features"
+        )
+    read = []
+    for feature in features:
+        if not isinstance(feature, Feature | str) or not as_feature(feature).columns():
+            raise InvalidArgument(
+                f"{name} needs features made of columns, not {feature!r:.60}; start with column('name').",
+                argument="features",
+            )
+        read.append(as_feature(feature))
+    if len(set(read)) != len(read):
+        raise InvalidArgument(f"{name} names the same feature twice; that would only cost budget.", argument="features")
+    return tuple(read)
+
+
+def checked_row(row: tuple[Feature, ...], schema: Schema) -> tuple[Feature, ...]:
+    """The row, after every feature has shown that it has a finite range under the schema."""
+    for feature in row:
+        feature_range(feature, schema)
+    return row
+
+
+def _is_condition(feature: Feature) -> bool:
+    if feature.operation == "multiply":
+        return all(_is_condition(argument) for argument in feature.arguments)
+    return feature.operation in ("between", "equals")
+
+
+def _with_column(feature: Feature, name: str, replacement: Feature) -> Feature:
+    """The feature with one column replaced by another feature."""
+    if feature == as_feature(name):
+        return replacement
+    arguments = tuple(_with_column(a, name, replacement) if isinstance(a, Feature) else a for a in feature.arguments)
+    return Feature(feature.operation, arguments)

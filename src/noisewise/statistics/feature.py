@@ -1,0 +1,273 @@
+"""Features: the tiny closed language in which people say what is taken from one record.
+
+A feature is a column combined with `+ - *`, `abs`, `** a`, `clip`, `between` and `equals`. It is plain data:
+it prints as text that parses back, and it has as many meanings as there are *algebras* to fold it with:
+numbers (NumPy), guaranteed enclosures (`enclosure.py`), or a database expression (`holder/evaluate.py`).
+Because the language is closed, a feature knows its own range over the declared bounds; that range is where
+every sensitivity starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Protocol
+
+import numpy as np
+
+from noisewise.errors import InvalidArgument
+from noisewise.exact import fraction
+from noisewise.schema import Level, Schema
+
+LARGEST_FEATURE = 4000  # nodes; keeps hostile release files from costing more than reading them
+
+
+class Algebra(Protocol):
+    """One meaning of the feature language; values are whatever the algebra computes with."""
+
+    def column(self, name: str) -> Any: ...
+    def constant(self, value: float) -> Any: ...
+    def add(self, a: Any, b: Any) -> Any: ...
+    def subtract(self, a: Any, b: Any) -> Any: ...
+    def multiply(self, a: Any, b: Any) -> Any: ...
+    def absolute(self, a: Any) -> Any: ...
+    def power(self, a: Any, exponent: Fraction) -> Any: ...
+    def clip(self, a: Any, low: float, high: float) -> Any: ...
+    def between(self, a: Any, low: float, high: float) -> Any: ...
+    def equals(self, name: str, level: Level) -> Any: ...
+    def shrunk(self, row: tuple[Any, ...], index: int, radius: float) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True, eq=True)
+class Feature:
+    """One number taken from one record: an operation and its arguments."""
+
+    operation: str
+    arguments: tuple[Any, ...]
+
+    def __add__(self, other: object) -> Feature:
+        return Feature("add", (self, as_feature(other)))
+
+    def __radd__(self, other: object) -> Feature:
+        return Feature("add", (as_feature(other), self))
+
+    def __sub__(self, other: object) -> Feature:
+        return Feature("subtract", (self, as_feature(other)))
+
+    def __rsub__(self, other: object) -> Feature:
+        return Feature("subtract", (as_feature(other), self))
+
+    def __mul__(self, other: object) -> Feature:
+        factor = as_feature(other)
+        return self**2 if factor == self else Feature("multiply", (self, factor))
+
+    def __rmul__(self, other: object) -> Feature:
+        return Feature("multiply", (as_feature(other), self))
+
+    def __neg__(self) -> Feature:
+        return Feature("multiply", (constant(-1), self))
+
+    def __abs__(self) -> Feature:
+        return Feature("absolute", (self,))
+
+    def __pow__(self, exponent: object) -> Feature:
+        """`f ** a`, a > 0. Whole powers are products; a = 1/2 is a square root; others need f >= 0."""
+        a = fraction(exponent, "exponent", positive=True)
+        if a > 64:
+            raise InvalidArgument(f"exponent = {exponent!r} is larger than 64.", argument="exponent")
+        return self if a == 1 else Feature("power", (self, a))
+
+    def clip(self, low: object, high: object) -> Feature:
+        """f moved into [low, high]; the likelihood knows about it, so it adds no bias."""
+        return Feature("clip", (self, *_ordered(low, high)))
+
+    def between(self, low: object, high: object) -> Feature:
+        """1 where low <= f <= high, else 0."""
+        return Feature("between", (self, *_ordered(low, high)))
+
+    def equals(self, level: Level) -> Feature:
+        """1 where a column with levels has this level, else 0."""
+        if self.operation != "column":
+            message = "equals(level) applies to a column, as in column('region').equals('north')."
+            raise InvalidArgument(message, argument="equals")
+        if isinstance(level, bool) or not isinstance(level, str | int):
+            raise InvalidArgument(f"level = {level!r:.60} must be a text or a whole number.", argument="level")
+        return Feature("equals", (self.arguments[0], level))
+
+    def nodes(self) -> Iterator[Feature]:
+        """Every feature inside this one, itself included (shared ones repeat)."""
+        pending = [self]
+        count = 0
+        while pending:
+            feature = pending.pop()
+            count += 1
+            if count > LARGEST_FEATURE:
+                raise InvalidArgument(f"A feature has more than {LARGEST_FEATURE} parts.", argument="feature")
+            yield feature
+            pending.extend(argument for argument in feature.arguments if isinstance(argument, Feature))
+
+    def columns(self) -> frozenset[str]:
+        """The names of the columns it reads."""
+        return frozenset(node.arguments[0] for node in self.nodes() if node.operation in ("column", "equals"))
+
+    @property
+    def has_general_power(self) -> bool:
+        """True where engines may differ in the last bit: a power that is neither whole nor 1/2."""
+        return any(
+            node.operation == "power" and node.arguments[1].denominator != 1 and node.arguments[1] != Fraction(1, 2)
+            for node in self.nodes()
+        )
+
+    def fold(self, algebra: Algebra, memory: dict[Feature, Any] | None = None) -> Any:
+        """The feature's value in an algebra; `memory` shares subexpressions between features."""
+        known = {} if memory is None else memory
+        if self not in known:
+            values = tuple(
+                argument.fold(algebra, known) if isinstance(argument, Feature) else argument
+                for argument in self.arguments
+            )
+            if self.operation == "shrunk":
+                index, radius, *row = values
+                known[self] = algebra.shrunk(tuple(row), index, radius)
+            else:
+                known[self] = getattr(algebra, self.operation)(*values)
+        return known[self]
+
+    def value(self, columns: Mapping[str, Any], schema: Schema) -> Any:
+        """The feature on NumPy columns (levels as their index)."""
+        return self.fold(NumPyAlgebra(columns, schema))
+
+    def __str__(self) -> str:
+        return _print(self)[0]
+
+    def __bool__(self) -> bool:
+        raise TypeError("A feature has no truth value; use f.between(low, high) or f.equals(level) for a condition.")
+
+
+def column(name: str) -> Feature:
+    """The feature that is a column's own value."""
+    if not isinstance(name, str) or not name:
+        raise InvalidArgument(f"column({name!r:.60}): the name must be a text.", argument="name")
+    return Feature("column", (name,))
+
+
+def constant(value: object) -> Feature:
+    return Feature("constant", (float(fraction(value, "constant")),))
+
+
+def shrunk(row: tuple[Feature, ...], index: int, radius: float) -> Feature:
+    """Entry `index` of a row shortened to norm `radius`, keeping its direction: v_i * min(1, R/|v|)."""
+    return Feature("shrunk", (index, radius, *row))
+
+
+def as_feature(value: object) -> Feature:
+    """A feature as it is, a text as a column name, a number as a constant."""
+    if isinstance(value, Feature):
+        return value
+    return column(value) if isinstance(value, str) else constant(value)
+
+
+class NumPyAlgebra:
+    """Features as float64 arrays. Each operation is one rounding, as in a database."""
+
+    def __init__(self, columns: Mapping[str, Any], schema: Schema) -> None:
+        self.columns = columns
+        self.schema = schema
+
+    def column(self, name: str) -> Any:
+        if name not in self.columns:
+            raise InvalidArgument(f"There is no column {name!r}.", argument="columns")
+        return np.asarray(self.columns[name], dtype=float)
+
+    def constant(self, value: float) -> Any:
+        return value
+
+    def add(self, a: Any, b: Any) -> Any:
+        return a + b
+
+    def subtract(self, a: Any, b: Any) -> Any:
+        return a - b
+
+    def multiply(self, a: Any, b: Any) -> Any:
+        return a * b
+
+    def absolute(self, a: Any) -> Any:
+        return np.abs(a)
+
+    def power(self, a: Any, exponent: Fraction) -> Any:
+        return power_by_products(a, exponent, root=np.sqrt, general=lambda base, e: np.power(base, e))
+
+    def clip(self, a: Any, low: float, high: float) -> Any:
+        return np.minimum(np.maximum(a, low), high)
+
+    def between(self, a: Any, low: float, high: float) -> Any:
+        return ((a >= low) & (a <= high)).astype(float)
+
+    def equals(self, name: str, level: Level) -> Any:
+        return (self.column(name) == self.schema.levels(name).index(level)).astype(float)
+
+    def shrunk(self, row: tuple[Any, ...], index: int, radius: float) -> Any:
+        norm = np.sqrt(sum_in_order([v * v for v in row]))
+        return row[index] * (radius / np.maximum(norm, radius))
+
+
+def power_by_products(a: Any, exponent: Fraction, *, root: Any, general: Any) -> Any:
+    """a**e with the same roundings in every engine: products for whole e, sqrt for 1/2, else the engine's power."""
+    if exponent.denominator == 1:
+        result = a
+        for _ in range(int(exponent) - 1):
+            result = result * a
+        return result
+    return root(a) if exponent == Fraction(1, 2) else general(a, float(exponent))
+
+
+def sum_in_order(terms: list[Any]) -> Any:
+    """Left-to-right sum, so that two engines round alike."""
+    total = terms[0]
+    for term in terms[1:]:
+        total = total + term
+    return total
+
+
+def _ordered(low: object, high: object) -> tuple[float, float]:
+    bounds = float(fraction(low, "low")), float(fraction(high, "high"))
+    if not bounds[0] < bounds[1]:
+        raise InvalidArgument(f"low = {low!r} must be less than high = {high!r}.", argument="low")
+    return bounds
+
+
+def number_text(value: float) -> str:
+    return str(int(value)) if value == int(value) and abs(value) < 2**53 else repr(value)
+
+
+def _print(feature: Feature) -> tuple[str, int]:
+    """Text and binding strength: 0 sum, 1 product, 2 power, 3 atom."""
+    arguments = feature.arguments
+    match feature.operation:
+        case "column":
+            return (arguments[0] if arguments[0].isidentifier() else f"column({arguments[0]!r})"), 3
+        case "constant":
+            return number_text(arguments[0]), (3 if arguments[0] >= 0 else 1)
+        case "add" | "subtract":
+            sign = " + " if feature.operation == "add" else " - "
+            return _wrapped(arguments[0], 0) + sign + _wrapped(arguments[1], 1), 0
+        case "multiply":
+            return _wrapped(arguments[0], 1) + "*" + _wrapped(arguments[1], 2), 1
+        case "power":
+            a = arguments[1]
+            shown = str(a) if a.denominator == 1 else f"({a})"
+            return f"{_wrapped(arguments[0], 3)}**{shown}", 2
+        case "absolute":
+            return f"abs({arguments[0]})", 3
+        case "clip" | "between":
+            return f"{feature.operation}({arguments[0]}, {', '.join(map(number_text, arguments[1:]))})", 3
+        case "equals":
+            return f"equals({_print(column(arguments[0]))[0]}, {arguments[1]!r})", 3
+    index, radius, *row = arguments
+    return f"shrunk([{', '.join(map(str, row))}], {index}, {number_text(radius)})", 3
+
+
+def _wrapped(feature: Feature, strength: int) -> str:
+    text, own = _print(feature)
+    return text if own >= strength else f"({text})"
