@@ -1,1 +1,138 @@
-"""Noisewise."""
+"""Noisewise: differentially private Bayesian estimation, end to end.
+
+The public names are resolved when they are first used, so importing the package is immediate and a holder who only
+publishes never loads what an analyst needs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from noisewise.errors import (
+        BudgetExceeded,
+        DifferentRecords,
+        Incomparable,
+        InvalidArgument,
+        InvalidData,
+        InvalidRelease,
+        InvalidSpec,
+        LedgerError,
+        NoisewiseError,
+        Unsupported,
+    )
+    from noisewise.holder.curator import make_release
+    from noisewise.holder.ledger import Ledger
+    from noisewise.holder.respond import respond
+    from noisewise.holder.table import Table
+    from noisewise.plan import Plan, plan
+    from noisewise.privacy.guarantee import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP
+    from noisewise.query import Answer, Query
+    from noisewise.release import Release
+    from noisewise.schema import Bounded, Levels, Schema
+    from noisewise.statistics import (
+        Count,
+        Histogram,
+        Marginals,
+        Maximum,
+        Mean,
+        Median,
+        Minimum,
+        Moments,
+        Quantile,
+        Records,
+        SmallestEigenvalue,
+        Sum,
+        TruncatedSum,
+        column,
+        statistic,
+    )
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "noisewise.errors": "BudgetExceeded DifferentRecords Incomparable InvalidArgument InvalidData InvalidRelease "
+    "InvalidSpec LedgerError NoisewiseError Unsupported",
+    "noisewise.holder.curator": "make_release",
+    "noisewise.holder.ledger": "Ledger",
+    "noisewise.holder.respond": "respond",
+    "noisewise.holder.table": "Table",
+    "noisewise.plan": "Plan plan",
+    "noisewise.privacy.guarantee": "ApproxDP GaussianDP PureDP ZeroConcentratedDP",
+    "noisewise.query": "Answer Query",
+    "noisewise.release": "Release",
+    "noisewise.schema": "Bounded Levels Schema",
+    "noisewise.statistics": "Count Histogram Marginals Maximum Mean Median Minimum Moments Quantile Records "
+    "SmallestEigenvalue Sum TruncatedSum column statistic",
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names.split()}
+
+__all__ = [
+    "Answer",
+    "ApproxDP",
+    "Bounded",
+    "BudgetExceeded",
+    "Count",
+    "DifferentRecords",
+    "GaussianDP",
+    "Histogram",
+    "Incomparable",
+    "InvalidArgument",
+    "InvalidData",
+    "InvalidRelease",
+    "InvalidSpec",
+    "Ledger",
+    "LedgerError",
+    "Levels",
+    "Marginals",
+    "Maximum",
+    "Mean",
+    "Median",
+    "Minimum",
+    "Moments",
+    "NoisewiseError",
+    "Plan",
+    "PureDP",
+    "Quantile",
+    "Query",
+    "Records",
+    "Release",
+    "Schema",
+    "SmallestEigenvalue",
+    "Sum",
+    "Table",
+    "TruncatedSum",
+    "Unsupported",
+    "ZeroConcentratedDP",
+    "column",
+    "make_release",
+    "plan",
+    "respond",
+    "statistic",
+]  # fmt: skip
+
+
+class _Package(ModuleType):
+    """A package in which `plan` stays the function when the module `noisewise.plan` is imported."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _MODULE_OF and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'noisewise' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_MODULE_OF[name]), name)
+    setattr(sys.modules[__name__], name, value)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -43,10 +43,11 @@ def sum_step(*, scale: Fraction, n: int, low: float, high: float, error: float) 
     largest = max(Fraction(high) - Fraction(low), abs(Fraction(low)), abs(Fraction(high)))
     coarse = power_of_two_below(scale / 2**20)
     step = min(coarse, power_of_two_below(scale / (2**9 * n)))
-    # Below the rounding error of the feature a finer step buys nothing.
-    while step < coarse and (n * largest / step >= LARGEST_SUM or step < Fraction(error)):
+    # Below the rounding error of the feature and of floor(v/step + 1/2) a finer step buys nothing.
+    finest = max(Fraction(error), largest / 2**48, n * largest / LARGEST_SUM + Fraction(1, 2**1000))
+    while step < coarse and step < finest:
         step *= 2
-    if n * largest / step >= LARGEST_SUM or step < Fraction(error):
+    if step < finest:
         raise Unsupported(
             f"The noise scale {float(scale):.3g} is too small beside values up to {float(largest):.3g} over n = {n} "
             "records to be added exactly. Ask for a smaller epsilon, or centre the feature. Nothing was spent."

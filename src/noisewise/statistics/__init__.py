@@ -1,1 +1,1 @@
-
+"""Statistics: what is computed from records, with its joint sensitivity."""

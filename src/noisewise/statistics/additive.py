@@ -21,7 +21,7 @@ import numpy as np
 from noisewise.errors import InvalidArgument
 from noisewise.schema import Schema
 from noisewise.statistics.enclosure import feature_range
-from noisewise.statistics.feature import Feature, NumPyAlgebra, as_feature, number_text
+from noisewise.statistics.feature import Feature, NumPyAlgebra, as_feature, column_name, number_text
 from noisewise.statistics.sensitivity import (
     Sensitivity,
     checked_norm,
@@ -74,8 +74,9 @@ class FeatureSums:
 
     def sensitivity(self, schema: Schema, norm: int = 1, weights: Sequence[object] | None = None) -> Sensitivity:
         """The joint sensitivity of the weighted *sums* (for means: n times that of the means)."""
-        given = checked_weights(weights, self.default_weights(schema))
-        return joint_sensitivity(self.row(schema), schema, norm=checked_norm(norm), weights=given)
+        row = self.row(schema)
+        given = self.default_weights(schema) if weights is None else checked_weights(weights, len(row))
+        return joint_sensitivity(row, schema, norm=checked_norm(norm), weights=given)
 
     def value(self, columns: Mapping[str, Any], schema: Schema) -> Any:
         """The statistic on NumPy columns, unrounded; the last axis of a column is the record's."""
@@ -95,7 +96,7 @@ class Mean(FeatureSums):
     def row(self, schema: Schema) -> tuple[Feature, ...]:
         return checked_row(self.features, schema)
 
-    def labels(self, schema: Schema) -> tuple[str, ...]:  # noqa: ARG002
+    def labels(self, schema: Schema) -> tuple[str, ...]:
         return tuple(f"mean({feature})" for feature in self.features)
 
     def value(self, columns: Mapping[str, Any], schema: Schema) -> Any:
@@ -122,7 +123,7 @@ class Sum(FeatureSums):
     def row(self, schema: Schema) -> tuple[Feature, ...]:
         return checked_row(self.features, schema)
 
-    def labels(self, schema: Schema) -> tuple[str, ...]:  # noqa: ARG002
+    def labels(self, schema: Schema) -> tuple[str, ...]:
         return tuple(f"sum({feature})" for feature in self.features)
 
     def to_dict(self) -> dict[str, object]:
@@ -151,14 +152,14 @@ class Count(FeatureSums):
     def row(self, schema: Schema) -> tuple[Feature, ...]:
         return checked_row((self.condition,), schema)
 
-    def labels(self, schema: Schema) -> tuple[str, ...]:  # noqa: ARG002
+    def labels(self, schema: Schema) -> tuple[str, ...]:
         return (str(self),)
 
-    def default_weights(self, schema: Schema) -> tuple[Fraction, ...]:  # noqa: ARG002
+    def default_weights(self, schema: Schema) -> tuple[Fraction, ...]:
         return (Fraction(1),)
 
     def sensitivity(self, schema: Schema, norm: int = 1, weights: Sequence[object] | None = None) -> Sensitivity:
-        (weight,) = checked_weights(weights, self.default_weights(schema))
+        (weight,) = (Fraction(1),) if weights is None else checked_weights(weights, 1)
         self.row(schema)
         return exact(weight, checked_norm(norm), "one record is in the count or not")
 
@@ -179,11 +180,12 @@ class TruncatedSum(FeatureSums):
     high: float
     kind: ClassVar[str] = "truncated-sum"
 
-    def __init__(self, features: Sequence[object], column: str, low: object, high: object) -> None:
+    def __init__(self, features: Sequence[object], column: str | Feature, low: object, high: object) -> None:
         given = (features,) if isinstance(features, str | Feature) else features
-        kept = as_feature(column).between(low, high)
+        name = column_name(column, "TruncatedSum")
+        kept = as_feature(name).between(low, high)
         object.__setattr__(self, "features", read_features(given, "TruncatedSum"))
-        object.__setattr__(self, "column", column)
+        object.__setattr__(self, "column", name)
         object.__setattr__(self, "low", kept.arguments[1])
         object.__setattr__(self, "high", kept.arguments[2])
 
@@ -194,7 +196,7 @@ class TruncatedSum(FeatureSums):
         inside = as_feature(self.column).clip(self.low, self.high)
         return checked_row(tuple(_with_column(f, self.column, inside) * kept for f in self.features), schema)
 
-    def labels(self, schema: Schema) -> tuple[str, ...]:  # noqa: ARG002
+    def labels(self, schema: Schema) -> tuple[str, ...]:
         window = f"{number_text(self.low)} <= {self.column} <= {number_text(self.high)}"
         return tuple(f"sum({feature} where {window})" for feature in self.features)
 

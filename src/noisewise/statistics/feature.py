@@ -168,6 +168,15 @@ def as_feature(value: object) -> Feature:
     return column(value) if isinstance(value, str) else constant(value)
 
 
+def column_name(column: object, user: str) -> str:
+    """A column given by name or as a feature, as its name."""
+    if isinstance(column, Feature) and column.operation == "column":
+        return str(column.arguments[0])
+    if not isinstance(column, str) or not column:
+        raise InvalidArgument(f"{user} takes columns by name, not {column!r:.60}.", argument="column")
+    return column
+
+
 class NumPyAlgebra:
     """Features as float64 arrays. Each operation is one rounding, as in a database."""
 

@@ -66,14 +66,10 @@ def checked_norm(norm: object) -> int:
     return int(norm)
 
 
-def checked_weights(weights: Sequence[object] | None, default: Sequence[Fraction]) -> tuple[Fraction, ...]:
-    """Public per-component weights: the given ones, or the statistic's default."""
-    if weights is None:
-        return tuple(default)
-    if isinstance(weights, str) or not isinstance(weights, Sequence) or len(weights) != len(default):
-        raise InvalidArgument(
-            f"weights must list {len(default)} positive numbers, one a component.", argument="weights"
-        )
+def checked_weights(weights: Sequence[object], size: int) -> tuple[Fraction, ...]:
+    """Public per-component weights given by a person: positive numbers, one a component."""
+    if isinstance(weights, str) or not isinstance(weights, Sequence) or len(weights) != size:
+        raise InvalidArgument(f"weights must list {size} positive numbers, one a component.", argument="weights")
     return tuple(fraction(weight, f"weights[{k}]", positive=True) for k, weight in enumerate(weights))
 
 

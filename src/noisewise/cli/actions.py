@@ -1,0 +1,96 @@
+"""What the commands do: call the library and print what it returns."""
+
+from __future__ import annotations
+
+import json as json_format
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table as Grid
+
+from noisewise.cli.spec import Spec
+from noisewise.errors import InvalidSpec
+
+console = Console(highlight=False, soft_wrap=True)
+
+
+def publish(spec: Path, data: Path | None, ledger: Path | None, out: Path | None, *, dry_run: bool) -> None:
+    """noisewise release"""
+    read = Spec.read(spec)
+    plan = read.plan()
+    console.print(plan.describe(), markup=False)
+    if dry_run:
+        console.print("Dry run: no record was read and nothing was spent.")
+        return
+    missing = [name for name, value in (("--data", data), ("--ledger", ledger), ("--out", out)) if value is None]
+    if missing or data is None or ledger is None or out is None:
+        raise InvalidSpec(f"Give {', '.join(missing)} (or --dry-run). Nothing was spent.", where="options")
+    from noisewise.holder.curator import make_release
+    from noisewise.holder.ledger import Ledger
+    from noisewise.holder.table import Table
+
+    with console.status("Checking the records..."):
+        table = Table.read(data, plan.schema, **read.table_options())
+    with Ledger.open(ledger, limit=None if ledger.exists() else read.limit()) as account:
+        before = len(account.entries())
+        with console.status("Computing and adding noise..."):
+            made = make_release(table, plan, ledger=account)
+        is_new = len(account.entries()) > before
+        made.save(out)
+        paid = f"Paid {plan.cost}." if is_new else "This request was already paid; the stored release costs nothing."
+        console.print(f"{paid} Written to {out}.", markup=False)
+        console.print(str(account), markup=False)
+
+
+def show_release(file: Path) -> None:
+    """noisewise show"""
+    from noisewise.release import Release
+    from noisewise.report.words import describe_release
+
+    console.print(describe_release(Release.load(file)), markup=False)
+
+
+def show_ledger(ledger: Path) -> None:
+    """noisewise ledger show"""
+    from noisewise.holder.ledger import Ledger
+
+    with Ledger.open(_existing(ledger)) as account:
+        console.print(str(account), markup=False)
+        grid = Grid(box=None, pad_edge=False)
+        for title in ("#", "when", "entry", "price", "part", "data set", "release"):
+            grid.add_column(title)
+        for entry in account.entries():
+            part = "all" if entry.part is None else f"{entry.part[0]} to {entry.part[1]}"
+            price = "" if entry.guarantee is None else str(entry.guarantee)
+            release = "" if entry.release_hash is None else entry.release_hash[:12]
+            grid.add_row(str(entry.sequence), str(entry.when), entry.kind, price, part, entry.dataset[:8], release)
+        console.print(grid)
+
+
+def check_ledger(ledger: Path, releases: list[Path]) -> None:
+    """noisewise ledger check"""
+    from noisewise.holder.ledger import Ledger
+    from noisewise.release import Release
+
+    with Ledger.open(_existing(ledger)) as account:
+        account.check([Release.load(file).to_bytes() for file in releases])
+        named = f" and {len(releases)} release file{'s' if len(releases) != 1 else ''}" if releases else ""
+        console.print(f"The ledger is whole: {len(account.entries())} entries{named} verified.", markup=False)
+
+
+def run_audit(mechanism: str | None, runs: int, json: Path | None) -> None:
+    """noisewise audit"""
+    from noisewise.audit.run import audit, table_of
+
+    rows = audit(mechanism, runs=runs, progress=console)
+    console.print(table_of(rows))
+    if json is not None:
+        json.write_text(json_format.dumps([row.to_dict() for row in rows], indent=1) + "\n", "utf-8")
+    if not all(row.is_sound for row in rows):
+        raise SystemExit(1)
+
+
+def _existing(ledger: Path) -> Path:
+    if not ledger.exists():
+        raise InvalidSpec(f"There is no ledger {str(ledger)!r}.", where="ledger")
+    return ledger

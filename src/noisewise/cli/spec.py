@@ -1,0 +1,98 @@
+"""Spec files: one TOML grammar for every command.
+
+[schema]            n or n_max, neighbours, outside, missing, and [schema.columns] with bounds or levels
+[table]             order or key, where parts are used
+[ledger]            limit, for a ledger that does not exist yet
+[release]           statistic, guarantee, and optionally mechanism, weights, part
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from noisewise.errors import InvalidArgument, InvalidSpec, NoisewiseError
+from noisewise.plan import Plan, plan
+from noisewise.privacy.guarantee import Guarantee, guarantee_from_spec
+from noisewise.schema import Schema, schema_from_dict
+from noisewise.statistics import statistic
+
+SECTIONS = ("schema", "table", "ledger", "release", "candidates", "population")
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A spec file, read and checked as far as it has no meaning of its own yet."""
+
+    path: Path
+    sections: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, path: Path) -> Spec:
+        try:
+            sections = tomllib.loads(path.read_text("utf-8"))
+        except OSError as error:
+            raise InvalidSpec(f"Cannot read {str(path)!r}: {error.strerror}.", where=str(path)) from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise InvalidSpec(f"{path} is not valid TOML: {error}.", where=str(path)) from None
+        unknown = set(sections) - set(SECTIONS)
+        if unknown:
+            raise InvalidSpec(f"{path} has an unknown section [{sorted(unknown)[0]}]; there are {', '.join(SECTIONS)}.",
+                              where=str(path))  # fmt: skip
+        return cls(path, sections)
+
+    def schema(self) -> Schema:
+        return self._within("schema", lambda: schema_from_dict(self._section("schema")))
+
+    def plan(self) -> Plan:
+        """The plan of [release]."""
+        return self._within("release", lambda: _plan(self._section("release"), self.schema()))
+
+    def limit(self) -> Guarantee | None:
+        """The limit of a new ledger, or None."""
+        if "ledger" not in self.sections:
+            return None
+        section = self._section("ledger")
+        if set(section) != {"limit"}:
+            raise InvalidSpec('[ledger] needs exactly limit = { epsilon = "2" }.', where="ledger")
+        return self._within("ledger", lambda: guarantee_from_spec(section["limit"]))
+
+    def table_options(self) -> dict[str, str]:
+        """order= or key= for Table.read."""
+        section = self.sections.get("table", {})
+        if not isinstance(section, Mapping) or set(section) - {"order", "key"}:
+            raise InvalidSpec("[table] takes order or key, a column name.", where="table")
+        return dict(section)
+
+    def _section(self, name: str) -> Mapping[str, Any]:
+        section = self.sections.get(name)
+        if not isinstance(section, Mapping):
+            raise InvalidSpec(f"{self.path} needs a section [{name}].", where=name)
+        return section
+
+    def _within(self, name: str, act: Any) -> Any:
+        try:
+            return act()
+        except InvalidSpec:
+            raise
+        except (InvalidArgument, NoisewiseError) as error:
+            raise InvalidSpec(f"In [{name}] of {self.path}: {error}", where=name) from None
+
+
+def _plan(section: Mapping[str, Any], schema: Schema) -> Plan:
+    unknown = set(section) - {"statistic", "guarantee", "mechanism", "weights", "part"}
+    if unknown or not {"statistic", "guarantee"} <= set(section):
+        wrong = f"unknown entry {sorted(unknown)[0]!r}" if unknown else "statistic and guarantee are needed"
+        raise InvalidSpec(f"[release]: {wrong}.", where="release")
+    part = section.get("part")
+    return plan(
+        statistic(section["statistic"]),
+        schema,
+        guarantee=guarantee_from_spec(section["guarantee"]),
+        mechanism=section.get("mechanism"),
+        weights=section.get("weights"),
+        part=part,
+    )

@@ -1,0 +1,143 @@
+"""make_release: from records to a published value, through the ledger.
+
+The order is what makes it safe. The records are identified (fingerprint) and the statistic is computed first, as
+integers and without noise; then, inside one ledger transaction, the budget is checked, the noise is drawn, and charge
+and release are stored together; only then is the release handed out. If anything fails before the commit, nothing is
+spent and nothing was shown. The same request again returns the stored bytes and costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from noisewise.errors import InvalidArgument
+from noisewise.holder import draw
+from noisewise.holder.evaluate import lattice_values, order_window, rank_below, record_values
+from noisewise.holder.ledger import Account, Ledger
+from noisewise.holder.table import Table
+from noisewise.plan import Plan
+from noisewise.privacy import smooth
+from noisewise.privacy.finite import FiniteLaw, RandomizedResponse
+from noisewise.privacy.law import AdditiveLaw, ExponentialQuantile, SmoothCauchy, SmoothLaplace
+from noisewise.release import Release
+from noisewise.statistics import Moments, Records
+from noisewise.statistics.order import OrderStatistic, Quantile
+
+Drawer = Callable[[], Sequence[int]]
+NEARBY_RANKS = 2000  # order statistics fetched on each side of a private quantile before the rest is asked by rank
+
+
+def make_release(table: Table, plan: Plan, *, ledger: Ledger) -> Release:
+    """Release `plan` from `table`, paid from `ledger`; the same request again is the same release, free."""
+    for value, kind, argument in ((table, Table, "table"), (plan, Plan, "plan"), (ledger, Ledger, "ledger")):
+        if not isinstance(value, kind):
+            raise InvalidArgument(
+                f"{argument} must be a {kind.__name__}, not a {type(value).__name__}. Nothing was spent.",
+                argument=argument,
+            )
+    if table.schema != plan.schema:
+        raise InvalidArgument(
+            "The plan was made for another schema than the table's; make it with table.schema. Nothing was spent.",
+            argument="plan",
+        )
+    key = ledger.fingerprint_key()
+    fingerprint = table.fingerprint(key)
+    arrangement = table.fingerprint(key, arranged=True) if _depends_on_places(plan) else None
+    stored = ledger.find(plan.request(), plan.cost, plan.part, fingerprint, arrangement)
+    if stored is None:
+        drawer = _drawer(table, plan)
+
+        def produce(account: Account) -> bytes:
+            value = drawer()
+            return Release.of(
+                plan, value, dataset=account.dataset, ledger_head=account.head, simulated=False
+            ).to_bytes()
+
+        stored = ledger.release_once(plan.request(), plan.cost, plan.part, fingerprint, produce, arrangement)
+    return Release.from_bytes(stored)
+
+
+def _depends_on_places(plan: Plan) -> bool:
+    """True where a record's position or key hash decides what it enters: parts and averaged rows."""
+    return plan.part is not None or (isinstance(plan.statistic, Moments) and plan.statistic.average is not None)
+
+
+def _drawer(table: Table, plan: Plan) -> Drawer:
+    """Compute the statistic now; return the function that adds fresh noise to it."""
+    law, statistic = plan.law, plan.statistic
+    if isinstance(statistic, Records):
+        return _records_drawer(table, statistic, plan)
+    if isinstance(law, AdditiveLaw):
+        values = lattice_values(table, plan)
+        return lambda: [value + noise for value, noise in zip(values, draw.noise(law), strict=True)]
+    if isinstance(law, FiniteLaw):
+        (count,) = lattice_values(table, plan)
+        return lambda: [draw.from_row(law.rows[count])]
+    assert isinstance(statistic, OrderStatistic)
+    if isinstance(law, ExponentialQuantile):
+        assert isinstance(statistic, Quantile)
+        return _quantile_drawer(table, statistic, law, plan)
+    assert isinstance(law, SmoothLaplace | SmoothCauchy)
+    return _smooth_drawer(table, statistic, law, plan)
+
+
+def _records_drawer(table: Table, statistic: Records, plan: Plan) -> Drawer:
+    law, values = plan.law, record_values(table, statistic, plan)
+    if isinstance(law, RandomizedResponse):
+        return lambda: np.bincount(draw.answers(law, values), minlength=law.cells).tolist()
+    assert isinstance(law, AdditiveLaw)
+    # Sorted: in row order an answer would name its person.
+    return lambda: sorted(int(v) + int(e) for v, e in zip(values, draw.noise_per_record(law, len(values)), strict=True))
+
+
+def _smooth_drawer(table: Table, statistic: OrderStatistic, law: SmoothLaplace | SmoothCauchy, plan: Plan) -> Drawer:
+    """The order statistic and its smooth sensitivity, from the ranks that can matter; the scale stays in here."""
+    n = plan.part_schema.largest_n
+    rank = statistic.rank(n)
+    low, high = plan.lattice.low[0], plan.lattice.high[0]
+    floor = smooth.floor_of(step=1.0, alpha=law.alpha)
+    reach = smooth.reach(beta=law.beta, width=float(high - low), floor=floor)
+    window = order_window(table, statistic.feature, plan, rank=rank, reach=reach + 1)
+    index = rank - window.first
+    value = int(window.values[index])
+    scale = smooth.smooth_scale(
+        window.values.astype(float), index=index + 1, low=float(low), high=float(high), beta=law.beta
+    )
+    secret_scale = smooth.floored(scale, step=1.0, alpha=law.alpha) * law.step
+    return lambda: [value + draw.smooth_noise(law, secret_scale)]
+
+
+def _quantile_drawer(table: Table, statistic: Quantile, law: ExponentialQuantile, plan: Plan) -> Drawer:
+    """Draw y on the lattice with probability proportional to exp(-eps/2 |#{x < y} - q n|), exactly.
+
+    Between neighbouring order statistics the exponent is constant, so intervals near the target are weighed exactly.
+    Each far side is weighed by its largest density, and a point drawn there is kept with the ratio of its own
+    density to that bound: rejection, so the law is exact while only ranks near the target are fetched.
+    """
+    n = plan.part_schema.largest_n
+    target, rate = statistic.q * n, law.epsilon / 2
+    low, high = plan.lattice.low[0], plan.lattice.high[0]
+    window = order_window(table, statistic.feature, plan, rank=statistic.rank(n), reach=NEARBY_RANKS)
+    values, first = [int(v) for v in window.values], window.first
+    last = first + len(values) - 1
+    # Interval i holds the points y with #{x < y} = i, i.e. s_i < y <= s_{i+1}; the two outer ones are the far sides.
+    starts = [low, *(v + 1 for v in values)]
+    stops = [v + 1 for v in values] + [high + 1]
+    ranks = list(range(first - 1, last + 1))
+    exponents = [rate * abs(rank - target) for rank in ranks]
+
+    def drawn() -> list[int]:
+        while True:
+            k = draw.weighted_index([stop - start for start, stop in zip(starts, stops, strict=True)], exponents)
+            point = starts[k] + draw.uniform_below(stops[k] - starts[k])
+            is_far = (k == 0 and first > 1) or (k == len(ranks) - 1 and last < n)
+            if not is_far:
+                return [point]
+            own = rate * abs(Fraction(rank_below(table, statistic.feature, plan, point)) - target)
+            if draw.bernoulli_exp(own - exponents[k]):
+                return [point]
+
+    return drawn

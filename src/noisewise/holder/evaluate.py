@@ -1,0 +1,246 @@
+"""Statistics on records: integers on the lattice, computed where the data lives.
+
+Features become Ibis expressions, are rounded to the lattice as floor(v/step + 1/2), clamped, and summed as 64-bit
+integers by the database: the result does not depend on row order, chunking or engine. Order statistics fetch only
+the ranks that can matter. Nothing here adds noise or leaves the holder's wing; `curator.py` does both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from noisewise.errors import Unsupported
+from noisewise.holder.table import Table
+from noisewise.lattice import Lattice, lattice_for
+from noisewise.plan import Plan, eigenvalue_gram_step
+from noisewise.schema import Level, Schema
+from noisewise.statistics import Histogram, Marginals, Moments, Records, SmallestEigenvalue
+from noisewise.statistics.enclosure import feature_range
+from noisewise.statistics.feature import Feature, power_by_products, sum_in_order
+from noisewise.statistics.order import OrderStatistic
+
+
+def lattice_values(table: Table, plan: Plan) -> tuple[int, ...]:
+    """The noise-free value of an additive plan in lattice steps: whole numbers, the same on every engine."""
+    statistic, schema = plan.statistic, plan.part_schema
+    if isinstance(statistic, Histogram):
+        return _histogram(table, statistic, plan)
+    if isinstance(statistic, Marginals):
+        return _marginals(table, statistic, plan)
+    if isinstance(statistic, SmallestEigenvalue):
+        return _smallest_eigenvalue(table, statistic, plan)
+    if isinstance(statistic, OrderStatistic | Records):
+        raise Unsupported(f"{statistic.kind} is not a sum.")
+    if isinstance(statistic, Moments) and statistic.average is not None:
+        return _averaged_moments(table, statistic, plan)
+    return _integer_sums(table, statistic.row(schema), plan.lattice, plan)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The sorted lattice values around a rank: values[k] is the order statistic of rank first + k (1-based)."""
+
+    values: np.ndarray[Any, np.dtype[np.int64]]
+    first: int
+
+
+def order_window(table: Table, feature: Feature, plan: Plan, *, rank: int, reach: int) -> Window:
+    """The order statistics of ranks rank-reach..rank+reach (as far as they exist), in lattice steps."""
+    n = plan.part_schema.largest_n
+    first, last = max(1, rank - reach), min(n, rank + reach)
+    rows = _lattice_column(table, feature, plan)
+    nearby = rows.order_by(rows.q).limit(last - first + 1, offset=first - 1)
+    return Window(_column(table, nearby, "q"), first)
+
+
+def rank_below(table: Table, feature: Feature, plan: Plan, point: int) -> int:
+    """How many records lie strictly below a lattice point."""
+    rows = _lattice_column(table, feature, plan)
+    counted = rows.aggregate(count=_count_where(rows.q < point))
+    return int(table.execute(counted)["count"][0].as_py() or 0)
+
+
+def record_values(table: Table, statistic: Records, plan: Plan) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Each record's own answer before noise: its lattice value, or its cell."""
+    schema = plan.part_schema
+    if not statistic.is_categorical(schema):
+        return _column(table, _lattice_column(table, statistic.feature, plan), "q")
+    rows = table.rows(plan.part)
+    if statistic.cells is not None:
+        value = statistic.feature.fold(IbisAlgebra(rows, schema))
+        cell = _cell(value, statistic.cells)
+    elif statistic.feature.operation == "column":
+        cell = rows[statistic.feature.arguments[0]].cast("int64")
+    else:
+        cell = statistic.feature.fold(IbisAlgebra(rows, schema)).cast("int64")
+    return _column(table, rows.select(q=cell), "q")
+
+
+class IbisAlgebra:
+    """Features as database expressions: the same operations, in the same order, as on NumPy columns."""
+
+    def __init__(self, rows: Any, schema: Schema) -> None:
+        self.rows, self.schema = rows, schema
+
+    def column(self, name: str) -> Any:
+        return self.rows[name]
+
+    def constant(self, value: float) -> Any:
+        import ibis
+
+        return ibis.literal(float(value), type="float64")
+
+    def add(self, a: Any, b: Any) -> Any:
+        return a + b
+
+    def subtract(self, a: Any, b: Any) -> Any:
+        return a - b
+
+    def multiply(self, a: Any, b: Any) -> Any:
+        return a * b
+
+    def absolute(self, a: Any) -> Any:
+        return a.abs()
+
+    def power(self, a: Any, exponent: Fraction) -> Any:
+        return power_by_products(a, exponent, root=lambda base: base.sqrt(), general=lambda base, e: base.pow(e))
+
+    def clip(self, a: Any, low: float, high: float) -> Any:
+        import ibis
+
+        return ibis.least(ibis.greatest(a, self.constant(low)), self.constant(high))
+
+    def between(self, a: Any, low: float, high: float) -> Any:
+        return ((a >= low) & (a <= high)).cast("float64")
+
+    def equals(self, name: str, level: Level) -> Any:
+        return (self.rows[name] == self.schema.levels(name).index(level)).cast("float64")
+
+    def shrunk(self, row: tuple[Any, ...], index: int, radius: float) -> Any:
+        return row[index] * _shrink_factor(list(row), radius)
+
+
+def _lattice_integer(value: Any, step: float, low: int, high: int) -> Any:
+    """floor(v/step + 1/2) between two integers; 1/step is a power of two, so the division is exact."""
+    import ibis
+
+    steps = (value * ibis.literal(1 / step, type="float64") + ibis.literal(0.5, type="float64")).floor().cast("int64")
+    return ibis.greatest(ibis.least(steps, ibis.literal(high, type="int64")), ibis.literal(low, type="int64"))
+
+
+def _integer_sums(table: Table, row: Sequence[Feature], lattice: Lattice, plan: Plan) -> tuple[int, ...]:
+    rows, memory = _staged(table.rows(plan.part), row, plan.part_schema)
+    return _sum_products(table, rows, row, memory, lattice, plan.part_schema)
+
+
+def _sum_products(
+    table: Table, rows: Any, row: Sequence[Feature], memory: dict[Feature, Any], lattice: Lattice, schema: Schema
+) -> tuple[int, ...]:
+    algebra = IbisAlgebra(rows, schema)
+    totals = {}
+    for k, feature in enumerate(row):
+        value = feature.fold(algebra, memory)
+        totals[f"s{k}"] = _lattice_integer(value, lattice.step[k], lattice.low[k], lattice.high[k]).sum()
+    result = table.execute(rows.aggregate(**totals))
+    # No rows (possible under add-remove): the sum of nothing is 0.
+    return tuple(int(result[f"s{k}"][0].as_py() or 0) for k in range(len(row)))
+
+
+def _staged(rows: Any, row: Sequence[Feature], schema: Schema) -> tuple[Any, dict[Feature, Any]]:
+    """Rows with every shrunk entry computed once, in its own column, instead of once a product."""
+    found = {node for feature in row for node in feature.nodes() if node.operation == "shrunk"}
+    groups = sorted({(node.arguments[1], node.arguments[2:]) for node in found}, key=str)
+    names: dict[Feature, str] = {}
+    for g, (radius, entries) in enumerate(groups):
+        algebra, known = IbisAlgebra(rows, schema), dict[Feature, Any]()
+        rows = rows.mutate(**{f"__v{g}_{k}": entry.fold(algebra, known) for k, entry in enumerate(entries)})
+        columns = [rows[f"__v{g}_{k}"] for k in range(len(entries))]
+        rows = rows.mutate(**{f"__f{g}": _shrink_factor(columns, radius)})
+        for k in range(len(entries)):
+            names[Feature("shrunk", (k, radius, *entries))] = f"__s{g}_{k}"
+        rows = rows.mutate(**{f"__s{g}_{k}": rows[f"__v{g}_{k}"] * rows[f"__f{g}"] for k in range(len(entries))})
+    return rows, {feature: rows[name] for feature, name in names.items()}
+
+
+def _shrink_factor(columns: list[Any], radius: float) -> Any:
+    import ibis
+
+    bound = ibis.literal(float(radius), type="float64")
+    return bound / ibis.greatest(sum_in_order([v * v for v in columns]).sqrt(), bound)
+
+
+def _histogram(table: Table, statistic: Histogram, plan: Plan) -> tuple[int, ...]:
+    schema = plan.part_schema
+    rows = table.rows(plan.part)
+    edges = statistic.inner_edges(schema)
+    cell = rows[statistic.column] if edges is None else _cell(rows[statistic.column], edges)
+    return _cell_counts(table, rows.select(cell=cell.cast("int64")), statistic.tables(schema)[0])
+
+
+def _marginals(table: Table, statistic: Marginals, plan: Plan) -> tuple[int, ...]:
+    schema = plan.part_schema
+    counts: list[int] = []
+    for clique, size in zip(statistic.cliques, statistic.tables(schema), strict=True):
+        rows = table.rows(plan.part)
+        index = rows[clique[0]]
+        for name in clique[1:]:
+            index = index * len(schema.levels(name)) + rows[name]
+        counts.extend(_cell_counts(table, rows.select(cell=index.cast("int64")), size))
+    return tuple(counts)
+
+
+def _cell_counts(table: Table, rows: Any, size: int) -> tuple[int, ...]:
+    result = table.execute(rows.group_by("cell").aggregate(count=rows.count()))
+    counts = [0] * size
+    for cell, count in zip(result["cell"].to_pylist(), result["count"].to_pylist(), strict=True):
+        counts[int(cell)] = int(count)
+    return tuple(counts)
+
+
+def _cell(value: Any, edges: Sequence[float]) -> Any:
+    """How many edges a value has reached."""
+    import ibis
+
+    cell = ibis.literal(0, type="int64")
+    for edge in edges:
+        cell = cell + (value >= ibis.literal(edge, type="float64")).cast("int64")
+    return cell
+
+
+def _smallest_eigenvalue(table: Table, statistic: SmallestEigenvalue, plan: Plan) -> tuple[int, ...]:
+    """lambda_min of the exactly summed Gram matrix, rounded to the lattice and clamped to [0, n R^2]."""
+    schema = plan.part_schema
+    row = statistic.gram_row(schema)
+    step = eigenvalue_gram_step(statistic, schema)
+    gram_lattice = lattice_for([step] * len(row), [feature_range(feature, schema) for feature in row])
+    sums = _integer_sums(table, row, gram_lattice, plan)
+    size = len(statistic.features)
+    gram = np.zeros((size, size))
+    gram[np.triu_indices(size)] = [float(Fraction(s) * Fraction(step)) for s in sums]
+    smallest = float(np.linalg.eigvalsh(gram, UPLO="U")[0])
+    steps = round(Fraction(smallest) / Fraction(plan.lattice.step[0]))
+    return (min(max(steps, plan.lattice.low[0]), plan.lattice.high[0]),)
+
+
+def _averaged_moments(table: Table, statistic: Moments, plan: Plan) -> tuple[int, ...]:
+    raise Unsupported("average")
+
+
+def _lattice_column(table: Table, feature: Feature, plan: Plan) -> Any:
+    rows = table.rows(plan.part)
+    value = feature.fold(IbisAlgebra(rows, plan.part_schema))
+    lattice = plan.lattice
+    return rows.select(q=_lattice_integer(value, lattice.step[0], lattice.low[0], lattice.high[0]))
+
+
+def _count_where(condition: Any) -> Any:
+    return condition.cast("int64").sum()
+
+
+def _column(table: Table, rows: Any, name: str) -> np.ndarray[Any, np.dtype[np.int64]]:
+    return np.asarray(table.execute(rows)[name].to_numpy(), dtype=np.int64)

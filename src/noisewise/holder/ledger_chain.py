@@ -1,0 +1,263 @@
+"""The account inside a ledger's file: rows that form a hash chain.
+
+    root = sha256(format, salt),    head_k = sha256(head_(k-1), every column of row k),    k = 0, 1, 2, ...
+
+Row 0 opens the account and holds its limit; each later row is a release with its charge, or the word that the
+records were replaced. The limit and the data-set id are read from the chain alone, so no cell can be edited and no
+row but the last deleted without breaking it. (A lost tail shows when a release names a head that is gone.)
+
+Heads are published inside releases, so nothing private enters them but the random salt. The fingerprint of the
+records is sealed apart, by an HMAC under that salt, and is no part of the chain.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import secrets
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from fractions import Fraction
+from functools import lru_cache
+from itertools import groupby
+from pathlib import Path
+from typing import TypeAlias
+
+from noisewise.errors import InvalidArgument, NoisewiseError
+from noisewise.holder.ledger_store import damaged, refusal
+from noisewise.privacy.accounting import Charge, parallel_total
+from noisewise.privacy.guarantee import Guarantee, guarantee_from_dict
+
+FORMAT = "noisewise-ledger/1"
+OPENED, RELEASED, REPLACED = "open", "release", "replace-records"
+
+Part: TypeAlias = tuple[Fraction, Fraction]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One row of the account as anyone may see it."""
+
+    sequence: int
+    kind: str
+    dataset: str
+    guarantee: Guarantee | None
+    part: Part | None
+    request: str | None
+    release_hash: str | None
+    when: datetime
+    head: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Book:
+    """A verified account: every row, and the two things that stay with the holder."""
+
+    entries: tuple[Entry, ...]
+    limit: Guarantee
+    salt: bytes = field(repr=False)
+    fingerprint: str | None = field(repr=False)
+
+    @property
+    def dataset(self) -> str:
+        return self.entries[-1].dataset
+
+    @property
+    def head(self) -> str:
+        return self.entries[-1].head
+
+    def stored(self, request: str) -> Entry | None:
+        """The release already made for this request on the present records."""
+        same = (entry for entry in self.entries if entry.request == request and entry.dataset == self.dataset)
+        return next(same, None)
+
+
+def open_account(connection: sqlite3.Connection, limit: Guarantee) -> None:
+    """Write the first row. Privacy: the data-set id and the salt are random, never derived from records."""
+    salt, dataset = secrets.token_bytes(32), secrets.token_hex(16)
+    connection.execute("INSERT INTO private VALUES (?, NULL, ?)", (salt, _seal(salt, dataset, None)))
+    append(connection, _root(salt), 0, OPENED, dataset=dataset, guarantee=limit)
+
+
+def append(
+    connection: sqlite3.Connection,
+    previous: str,
+    sequence: int,
+    kind: str,
+    *,
+    dataset: str,
+    request: str | None = None,
+    guarantee: Guarantee | None = None,
+    part: Part | None = None,
+    release: bytes | None = None,
+) -> str:
+    """Add one row after the head `previous` and return the new head."""
+    cost = None if guarantee is None else guarantee_text(guarantee)
+    ends = None if part is None else json.dumps([str(end) for end in part])
+    moment = datetime.now(UTC).isoformat(timespec="seconds")
+    row = (sequence, kind, dataset, request, cost, ends, release, moment)
+    head = _link(previous, row)
+    connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, head))
+    return head
+
+
+def keep_fingerprint(connection: sqlite3.Connection, book: Book, dataset: str, fingerprint: str | None) -> None:
+    """Remember (or, with None, forget) which records this account is about."""
+    seal = _seal(book.salt, dataset, fingerprint)
+    connection.execute("UPDATE private SET fingerprint = ?, seal = ?", (fingerprint, seal))
+
+
+def read_book(connection: sqlite3.Connection, path: Path) -> Book:
+    """Read the account and verify its chain from the first row."""
+    private = connection.execute("SELECT salt, fingerprint, seal FROM private").fetchall()
+    if len(private) != 1 or not isinstance(private[0][0], bytes):
+        raise damaged(path, "its private row is missing or edited")
+    salt, fingerprint, seal = private[0]
+    entries = tuple(_verified(connection, path, salt))
+    if not entries or entries[0].guarantee is None:
+        raise damaged(path, "entry 0, which holds the limit, is missing", sequence=0)
+    if seal != _seal(salt, entries[-1].dataset, fingerprint):
+        raise damaged(path, "its private row was edited")
+    return Book(entries=entries, limit=entries[0].guarantee, salt=salt, fingerprint=fingerprint)
+
+
+def charges(book: Book) -> tuple[Charge, ...]:
+    """The charges of the present records as they are; those of earlier records, on everyone.
+
+    A person may have stood in one part of the old records and stand in another part of the new, so parts are disjoint
+    only within one data set: of an earlier one, its worst part's total counts for all.
+    """
+    total: list[Charge] = []
+    for dataset, entries in groupby(book.entries, key=lambda entry: entry.dataset):
+        released = [entry for entry in entries if entry.kind == RELEASED]
+        group = [Charge(entry.guarantee, entry.part) for entry in released if entry.guarantee is not None]
+        if dataset != book.dataset and any(charge.part is not None for charge in group):
+            group = [Charge(parallel_total(group, like=book.limit), None)]
+        total += group
+    return tuple(total)
+
+
+def check_release(release: bytes, book: Book, stored: Mapping[str, bytes], path: Path) -> None:
+    """Refuse a release file unless it is the one stored right after the head it names.
+
+    `stored` holds each release under the head before its own entry.
+    """
+    given = document(release)
+    named = None if given is None else given.get("ledger_head")
+    sequences = {entry.head: entry.sequence for entry in book.entries}
+    if not isinstance(named, str):
+        raise refusal(path, "a given file is not a release that names its ledger's head", "give release files")
+    if named not in sequences:
+        reason = f"a release names the entry with head {named[:12]!r}, which is not in it"
+        raise damaged(path, f"{reason} (or that release belongs to another ledger)")
+    sequence = sequences[named] + 1
+    if named not in stored:
+        raise damaged(path, f"entry {sequence}, of which a release is given, is missing", sequence=sequence)
+    if json.dumps(given, sort_keys=True) != json.dumps(document(stored[named]), sort_keys=True):
+        reason = f"a given release file is not the one stored as entry {sequence}"
+        raise refusal(
+            path, reason, "give the file as it was released; the ledger holds it unchanged", sequence=sequence
+        )
+
+
+def document(release: bytes) -> dict[str, object] | None:
+    """The JSON object in the bytes of a release, if that is what they are."""
+    try:
+        content = json.loads(release)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def guarantee_text(guarantee: Guarantee) -> str:
+    """A guarantee as it is stored; one that could not be read back would close the ledger for ever."""
+    text = json.dumps(guarantee.to_dict(), sort_keys=True)
+    try:
+        is_kept = _guarantee(text) == guarantee
+    except NoisewiseError:
+        is_kept = False
+    if not is_kept:
+        raise InvalidArgument(
+            "guarantee has too many digits to be stored exactly: expected a number such as 0.1 or 1/3. "
+            "Nothing was spent.",
+            argument="guarantee",
+        )
+    return text
+
+
+def _verified(connection: sqlite3.Connection, path: Path, salt: bytes) -> Iterator[Entry]:
+    previous, dataset = _root(salt), None
+    rows = connection.execute("SELECT * FROM entries ORDER BY sequence")
+    for expected, (*row, head) in enumerate(rows):
+        if row[0] != expected:
+            raise damaged(path, f"entry {expected} is missing", sequence=expected)
+        try:
+            entry = _entry(row, head) if head == _link(previous, row) else None
+        except (TypeError, ValueError, NoisewiseError):
+            entry = None
+        if entry is None or not _may_follow(entry, dataset):
+            reason = f"entry {expected} was edited, or the one before it was replaced"
+            raise damaged(path, reason, sequence=expected)
+        yield entry
+        previous, dataset = head, entry.dataset
+
+
+def _may_follow(entry: Entry, dataset: str | None) -> bool:
+    """Whether the entry may come next in an account that is about `dataset` (None: not opened yet)."""
+    if entry.kind == OPENED:
+        return dataset is None and entry.guarantee is not None
+    if entry.kind == RELEASED:
+        return dataset == entry.dataset and None not in (entry.guarantee, entry.request, entry.release_hash)
+    return entry.kind == REPLACED and dataset is not None and dataset != entry.dataset
+
+
+def _entry(row: Sequence[object], head: str) -> Entry:
+    sequence, kind, dataset, request, guarantee, part, release, moment = row
+    return Entry(
+        sequence=int(str(sequence)),
+        kind=str(kind),
+        dataset=str(dataset),
+        guarantee=None if guarantee is None else _guarantee(str(guarantee)),
+        part=None if part is None else _part(str(part)),
+        request=None if request is None else str(request),
+        release_hash=_digest(release),
+        when=datetime.fromisoformat(str(moment)),
+        head=head,
+    )
+
+
+@lru_cache(maxsize=1024)
+def _guarantee(text: str) -> Guarantee:
+    return guarantee_from_dict(json.loads(text))
+
+
+@lru_cache(maxsize=1024)
+def _part(text: str) -> Part:
+    start, stop = json.loads(text)
+    return Fraction(start), Fraction(stop)
+
+
+def _root(salt: bytes) -> str:
+    return hashlib.sha256(FORMAT.encode() + salt).hexdigest()
+
+
+def _link(previous: str, row: Sequence[object]) -> str:
+    *before, release, moment = row
+    text = json.dumps([previous, *before, _digest(release), moment])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _digest(release: object) -> str | None:
+    if release is None:
+        return None
+    if not isinstance(release, bytes):
+        raise TypeError("a stored release is bytes")
+    return hashlib.sha256(release).hexdigest()
+
+
+def _seal(salt: bytes, dataset: str, fingerprint: object) -> str:
+    message = json.dumps([dataset, None if fingerprint is None else str(fingerprint)])
+    return hmac.new(salt, message.encode(), hashlib.sha256).hexdigest()

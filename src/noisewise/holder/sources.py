@@ -1,0 +1,383 @@
+"""Where records come from, opened without looking at them.
+
+A source is a CSV or Parquet file, a frame in memory (pandas, Polars, Arrow, a dict of arrays) or an Ibis table
+that lives in a database. Each becomes one `Source`: an Ibis expression of the columns that were asked for, and,
+where the order of the rows is a fact (one file, one frame), their position in it. Nothing is guessed: every CSV
+field is text until the schema says otherwise, and file and frame names are matched letter by letter.
+
+Promise: an error names the kind of fault and, at most, a line number. Engines like to quote the line they
+stumbled over, so their words are never passed on, not even as the cause of our own error.
+"""
+
+from __future__ import annotations
+
+import csv
+import glob
+import gzip
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from noisewise.errors import InvalidArgument, InvalidData, NoisewiseError
+from noisewise.schema import Bounded, Levels, Schema
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+    import pyarrow as pa
+
+T = TypeVar("T")
+Stamp = tuple[str, int, int]
+
+POSITION, ORDER, KEY = "__position", "__order", "__key"
+GIVEN = "__given_"
+SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
+PARQUET = ".parquet"
+SOURCES = (
+    "a path to a .csv, .csv.gz, .tsv or .parquet file, a pandas or Polars frame, an Arrow table, "
+    "a dict of arrays, or an Ibis table"
+)
+
+# What to look for in an engine's message (lower case), what we call it, and what its owner can do.
+_FAULTS = (
+    ("unicode", "wrong encoding", "it is not UTF-8 text; save it as UTF-8"),
+    ("utf-8", "wrong encoding", "it is not UTF-8 text; save it as UTF-8"),
+    ("expected number of columns", "ragged rows", "a row has more or fewer fields than the header"),
+    ("unterminated quote", "broken quotes", "a quoted field does not end where it should"),
+    ("maximum line size", "row too long", "a row is longer than any record should be"),
+    ("state machine", "not a CSV file", "its line ends or quotes do not follow RFC 4180"),
+    ("gzip", "not a gzip file", "it ends in .gz but is not compressed; rename it"),
+    ("magic bytes", "not a Parquet file", "it ends in .parquet but holds something else"),
+    ("too small to be a parquet file", "not a Parquet file", "it ends in .parquet but holds something else"),
+    ("no such file", "missing file", "there is no such file"),
+    ("permission denied", "unreadable", "this account may not read it"),
+    ("out of memory", "out of memory", "this machine has too little memory for it"),
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """Records as they lie: an Ibis table of the wanted columns, and the position of a row where it has one."""
+
+    kind: str
+    expression: ir.Table
+    engine: str
+    position: Any = None
+    is_text: bool = False
+    stamps: tuple[Stamp, ...] = ()
+
+    def check_unchanged(self) -> None:
+        """Files are read again for every release, so one that was edited after its check is refused."""
+        if self.stamps != _stamps([path for path, _, _ in self.stamps]):
+            raise InvalidData(
+                "The file has changed since Table.read checked it. Read it again with Table.read. Nothing was spent.",
+                fault="changed",
+            )
+
+
+def open_source(source: object, wanted: Sequence[str]) -> Source:
+    """Open any source; refuse unknown ones, and sources without the `wanted` columns."""
+    if isinstance(source, str | Path):
+        return _open_path(source, wanted)
+    if _is_ibis(source):
+        return _open_ibis(source, wanted)
+    if isinstance(source, Mapping):
+        return _open_dict(source, wanted)
+    if _is_from(source, "pandas", "DataFrame"):
+        return _open_pandas(source, wanted)
+    if hasattr(source, "__arrow_c_stream__") and not _is_from(source, "polars", "Series", "LazyFrame"):
+        return _open_arrow("Polars frame" if _is_from(source, "polars", "DataFrame") else "Arrow table", source, wanted)
+    hint = "; call .collect() first" if _is_from(source, "polars", "LazyFrame") else ""
+    raise InvalidArgument(
+        f"source is a {type(source).__name__}{hint}; expected {SOURCES}. Nothing was spent.", argument="source"
+    )
+
+
+def attempt(act: Callable[[], T], what: str) -> T:
+    """Run one call into an engine; whatever it complains about, only the kind of fault comes out."""
+    try:
+        return act()
+    except NoisewiseError:
+        raise
+    except Exception as error:
+        fault, meaning = _diagnosis(error)
+    # Raised here, outside the handler, so that the engine's error is neither its cause nor its context.
+    raise InvalidData(f"{what} cannot be read ({fault}): {meaning}. Nothing was spent.", fault=fault)
+
+
+def _diagnosis(error: Exception) -> tuple[str, str]:
+    message = str(error).lower()
+    line = re.match(r"[a-z ]*error: csv error on line: (\d+)", message)
+    where = f" (line {line[1]})" if line else ""
+    for phrase, fault, meaning in _FAULTS:
+        if phrase in message:
+            return fault, meaning + where
+    return "unreadable", f"the engine stopped with {type(error).__name__}{where}"
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def _open_path(source: str | Path, wanted: Sequence[str]) -> Source:
+    name = str(source)
+    suffix = next((s for s in (*SEPARATORS, PARQUET) if name.lower().endswith(s)), None)
+    is_directory = os.path.isdir(name)
+    if "://" in name or "\0" in name or (suffix is None and not is_directory):
+        raise InvalidArgument(
+            f"source = {name!r:.200} is not {SOURCES}; read a remote table with Ibis and pass that. Nothing was spent.",
+            argument="source",
+        )
+    if suffix in SEPARATORS:
+        return _open_csv(Path(name), SEPARATORS[suffix], wanted)
+    return _open_parquet(_parquet_files(name, is_directory), wanted)
+
+
+def _open_csv(path: Path, separator: str, wanted: Sequence[str]) -> Source:
+    import ibis
+
+    stamps = _stamps([str(path)])
+    header = attempt(lambda: _header(path, separator), f"The file {path.name!r}")
+    found = _found(header, wanted, f"the file {path.name!r}, whose first line must hold the column names")
+    connection = _connect()
+    text = attempt(
+        lambda: connection.read_csv(
+            glob.escape(str(path)),
+            auto_detect=False,
+            header=True,
+            delim=separator,
+            quote='"',
+            escape='"',
+            nullstr="",
+            strict_mode=True,
+            null_padding=False,
+            ignore_errors=False,
+            compression="gzip" if path.name.lower().endswith(".gz") else "none",
+            columns={f"c{i}": "VARCHAR" for i in range(len(header))},
+        ),
+        f"The file {path.name!r}",
+    )
+    expression = text.select(**{name: text[f"c{i}"] for name, i in found.items()})
+    # DuckDB keeps the order of the lines, so the streaming row number is the line's position.
+    return Source("CSV", expression, "duckdb", position=ibis.row_number(), is_text=True, stamps=stamps)
+
+
+def _header(path: Path, separator: str) -> list[str]:
+    """The column names of a CSV file: its first record, read here so that no engine has to guess."""
+    opener = gzip.open if path.name.lower().endswith(".gz") else open
+    with opener(path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        try:
+            header = next(csv.reader(file, delimiter=separator, strict=True), None)
+        except csv.Error:
+            header = []
+    if header is None:
+        raise InvalidData(f"The file {path.name!r} is empty. Nothing was spent.", fault="empty file")
+    if any("\udc80" <= letter <= "\udcff" or letter == "\0" for name in header for letter in name):
+        raise InvalidData(
+            f"The first line of {path.name!r} is not UTF-8 text; save the file as UTF-8. Nothing was spent.",
+            fault="wrong encoding",
+        )
+    return header
+
+
+def _parquet_files(name: str, is_directory: bool) -> list[str]:
+    if is_directory:
+        files = sorted(glob.glob(os.path.join(glob.escape(name), "*" + PARQUET)))
+    elif os.path.exists(name):
+        files = [name]
+    else:
+        files = sorted(glob.glob(name))
+    if not files:
+        raise InvalidData(f"There is no Parquet file at {name!r:.200}. Nothing was spent.", fault="missing file")
+    return files
+
+
+def _open_parquet(files: list[str], wanted: Sequence[str]) -> Source:
+    what = f"The file {os.path.basename(files[0])!r}" if len(files) == 1 else f"The {len(files)} Parquet files"
+    stamps = attempt(lambda: _stamps(files), what)
+    connection = _connect()
+    # Only one file has a row order that is a fact; several need a row id (`order=`).
+    is_single = len(files) == 1
+    names = [glob.escape(file) for file in files]
+    table = attempt(lambda: connection.read_parquet(names, file_row_number=is_single), what)
+    _found(table.columns, wanted, what.lower() if not is_single else "the" + what[3:])
+    position = table["file_row_number"] if is_single else None
+    return Source("Parquet", table, "duckdb", position=position, stamps=stamps)
+
+
+def _stamps(paths: Sequence[str]) -> tuple[Stamp, ...]:
+    facts = [(path, os.stat(path)) if os.path.exists(path) else (path, None) for path in paths]
+    return tuple((path, fact.st_mtime_ns, fact.st_size) if fact else (path, 0, -1) for path, fact in facts)
+
+
+# --- frames -----------------------------------------------------------------------------------------------------------
+
+
+def _open_dict(source: Mapping[Any, Any], wanted: Sequence[str]) -> Source:
+    import pyarrow as pa
+
+    found = _found(list(source), wanted, "the dict")
+    arrow = attempt(lambda: pa.table({name: source[name] for name in found}), "The dict of arrays")
+    return _open_arrow("dict of arrays", arrow, wanted)
+
+
+def _open_pandas(source: Any, wanted: Sequence[str]) -> Source:
+    import pyarrow as pa
+
+    found = list(_found(list(source.columns), wanted, "the pandas frame"))
+    arrow = attempt(lambda: pa.Table.from_pandas(source[found], preserve_index=False), "The pandas frame")
+    return _open_arrow("pandas frame", arrow, wanted)
+
+
+def _open_arrow(kind: str, source: Any, wanted: Sequence[str]) -> Source:
+    """Copy the wanted columns into a private DuckDB, so that later edits of the frame change nothing."""
+    import pyarrow as pa
+
+    arrow = attempt(lambda: source if isinstance(source, pa.Table) else pa.table(source), f"The {kind}")
+    found = _found(arrow.column_names, wanted, f"the {kind}")
+    columns = {name: _plain(arrow.column(i)) for name, i in found.items()}
+    columns[POSITION] = pa.array(np.arange(arrow.num_rows, dtype=np.int64))
+    connection = _connect()
+    table = attempt(lambda: connection.create_table("records", pa.table(columns)), f"The {kind}")
+    return Source(kind, table, "duckdb", position=table[POSITION])
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The same values in a type every engine knows: categories as text, half floats as floats."""
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return column.cast(kind.value_type)
+    if pa.types.is_null(kind):
+        return column.cast(pa.string())
+    return column.cast(pa.float32()) if pa.types.is_float16(kind) else column
+
+
+# --- databases --------------------------------------------------------------------------------------------------------
+
+
+def _is_ibis(source: object) -> bool:
+    if not type(source).__module__.startswith("ibis."):
+        return False
+    import ibis.expr.types as ir
+
+    return isinstance(source, ir.Table)
+
+
+def _open_ibis(source: Any, wanted: Sequence[str]) -> Source:
+    engine: str = attempt(lambda: source.get_backend().name, "The Ibis table (no database behind it)")
+    if engine == "polars":
+        raise InvalidArgument(
+            "source lives in Ibis's Polars engine, which lets whole-number sums overflow in silence. "
+            "Pass the Polars frame itself; it is read into DuckDB. Nothing was spent.",
+            argument="source",
+        )
+    found = _found(source.columns, wanted, f"the {engine} table")
+    return Source(f"{engine} table", source.select(*found), engine)
+
+
+# --- from fields to numbers ------------------------------------------------------------------------------------------
+
+
+def parse(source: Source, schema: Schema, *, order: str | None, key: str | None) -> ir.Table:
+    """Each column as a number or a code, null where there is none, beside whether anything was given."""
+    raw = source.expression
+    _check_types(raw, schema, order, key)
+    columns: dict[str, Any] = {}
+    for name, column in schema.columns.items():
+        value = raw[name]
+        columns[name] = _as_number(value) if isinstance(column, Bounded) else _as_code(value, column)
+        columns[GIVEN + name] = value.notnull() & ~value.isnan() if value.type().is_floating() else value.notnull()
+    if order is not None:
+        columns[ORDER] = raw[order]
+    if source.position is not None:
+        columns[POSITION] = source.position
+    if key is not None:
+        columns[KEY] = raw[key].cast("string")
+    return raw.select(**columns)
+
+
+def _as_number(value: Any) -> Any:
+    if value.type().is_string():
+        return value.try_cast("float64")
+    return (value.cast("int64") if value.type().is_boolean() else value).cast("float64")
+
+
+def _as_code(value: Any, column: Levels) -> Any:
+    """The index of the level, by text in a text column and by value in a numeric one; null if unknown."""
+    import ibis
+
+    if value.type().is_string():
+        pairs = [(value == str(level), i) for i, level in enumerate(column.levels)]
+    else:
+        kind = value.type()
+        number = value if kind.is_integer() else value.cast("int64" if kind.is_boolean() else "float64")
+        pairs = [(number == int(level), i) for i, level in enumerate(column.levels) if _is_whole(level)]
+    return ibis.cases(*pairs).cast("int64") if pairs else ibis.null("int64")
+
+
+def _is_whole(level: str | int) -> bool:
+    """Whether the level is a whole number (of 64 bits), written as such."""
+    digits = str(level).removeprefix("-")
+    return digits.isascii() and digits.isdigit() and str(int(level)) == str(level) and abs(int(level)) < 2**63
+
+
+def _check_types(raw: ir.Table, schema: Schema, order: str | None, key: str | None) -> None:
+    for name in schema.columns:
+        kind = raw[name].type()
+        if not (kind.is_numeric() or kind.is_boolean() or kind.is_string()):
+            raise InvalidData(
+                f"Column {name!r} is of type {kind}; a schema column must hold numbers, booleans or text. "
+                "Nothing was spent.",
+                column=name,
+                fault="wrong type",
+            )
+    for argument, id_name in (("order", order), ("key", key)):
+        if id_name is None:
+            continue
+        kind = raw[id_name].type()
+        if not (kind.is_integer() or kind.is_string() or (argument == "order" and kind.is_temporal())):
+            raise InvalidData(
+                f"Column {id_name!r} ({argument}=) is of type {kind}; it must hold whole numbers or text. "
+                "Nothing was spent.",
+                column=id_name,
+                fault="wrong type",
+            )
+
+
+# --- shared -----------------------------------------------------------------------------------------------------------
+
+
+def _found(names: Sequence[object], wanted: Sequence[str], place: str) -> dict[str, int]:
+    """Where each wanted column stands. Names found are never listed: without a header they would be records."""
+    lacking = [name for name in wanted if name not in names]
+    if lacking:
+        raise InvalidData(
+            f"Column {lacking[0]!r} is not in {place}. Wanted: {', '.join(map(repr, wanted))}; names must match letter "
+            "by letter. Nothing was spent.",
+            column=lacking[0],
+            fault="missing column",
+        )
+    twice = [name for name in wanted if list(names).count(name) > 1]
+    if twice:
+        raise InvalidData(
+            f"Column {twice[0]!r} appears more than once in {place}. Rename all but one. Nothing was spent.",
+            column=twice[0],
+            fault="duplicate column",
+        )
+    return {name: list(names).index(name) for name in wanted}
+
+
+def _connect() -> Any:
+    """A private DuckDB in memory. It may not spill: records belong on no disk their owner did not choose."""
+    import ibis
+
+    return ibis.duckdb.connect(preserve_insertion_order=True, temp_directory="")
+
+
+def _is_from(source: object, package: str, *names: str) -> bool:
+    return type(source).__module__.split(".")[0] == package and type(source).__name__ in names

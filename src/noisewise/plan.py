@@ -1,0 +1,357 @@
+"""A plan: what would be released, with which noise, at which price. No records are needed to make one.
+
+`plan(statistic, schema, guarantee=...)` settles every public choice in order: the joint sensitivity Delta_w of the
+weighted statistic, the noise scale Delta_w/(w_k epsilon) of each component, the lattice step that goes with it, the
+sensitivity of the values *as rounded to that lattice*, and the noise law calibrated to that. The result is plain
+data that `choose`, `information`, `simulate` and `make_release` all take.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.exact import float_above, fraction, power_of_two_below
+from noisewise.lattice import Lattice, lattice_for, rounded_sensitivity, sum_step, unit_lattice
+from noisewise.privacy import smooth
+from noisewise.privacy.calibration import gaussian_sigma, laplace_scale
+from noisewise.privacy.finite import FiniteLaw, adjacent, randomized_response, satisfies
+from noisewise.privacy.guarantee import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
+from noisewise.privacy.law import (
+    AdditiveLaw,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    ExponentialQuantile,
+    Law,
+    RoundedGaussian,
+    SmoothCauchy,
+    SmoothLaplace,
+)
+from noisewise.privacy.mechanism import check_validity, default_mechanism
+from noisewise.schema import Schema
+from noisewise.statistics import Records, SmallestEigenvalue, Statistic
+from noisewise.statistics.enclosure import feature_range
+from noisewise.statistics.order import OrderStatistic, Quantile
+from noisewise.statistics.sensitivity import Sensitivity, checked_weights, exact
+
+Part = tuple[Fraction, Fraction]
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """The noise one component gets, in the units of the statistic as people read it (a mean, not a sum)."""
+
+    label: str
+    sd: float | None  # None where it is secret (smooth sensitivity) or not a number (randomized response)
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What would be released, and its bill. Make one with `plan(...)`."""
+
+    schema: Schema
+    statistic: Statistic
+    guarantee: Guarantee
+    mechanism: str
+    weights: tuple[Fraction, ...]
+    part: Part | None
+    law: Law
+    lattice: Lattice
+    sensitivity: Sensitivity | None
+
+    @property
+    def cost(self) -> Guarantee:
+        """What a release by this plan takes from the ledger."""
+        return self.guarantee
+
+    @property
+    def part_schema(self) -> Schema:
+        """The schema of the records this plan reads: n is that of the part."""
+        return self.schema.part_size(self.part)
+
+    @property
+    def divisor(self) -> int:
+        """What the sums are divided by for reading: n for a mean, else 1."""
+        return self.part_schema.largest_n if self.statistic.kind == "mean" else 1
+
+    @property
+    def noise(self) -> tuple[Noise, ...]:
+        """What each component gets."""
+        labels = self.statistic.labels(self.part_schema)
+        if isinstance(self.law, AdditiveLaw):
+            sds = self.law.sd * (len(labels) if self.law.size == 1 else 1)
+            return tuple(
+                Noise(label, sd / self.divisor, f"sd {sd / self.divisor:.4g}")
+                for label, sd in zip(labels, sds, strict=True)
+            )
+        return tuple(Noise(label, None, _words(self.law)) for label in labels)
+
+    def request(self) -> bytes:
+        """The canonical bytes of everything that defines this release: the same request is the same release."""
+        return canonical(
+            {
+                "schema": self.schema.to_dict(),
+                "statistic": self.statistic.to_dict(),
+                "weights": [str(weight) for weight in self.weights],
+                "law": self.law.to_dict(),
+                "guarantee": self.guarantee.to_dict(),
+                "mechanism": self.mechanism,
+                "part": None if self.part is None else [str(end) for end in self.part],
+            }
+        )
+
+    def describe(self) -> str:
+        """The plan in words: what, of whom, with which noise, for which price."""
+        schema = self.part_schema
+        size = f"n = {schema.n}" if schema.is_change_one else f"at most {schema.n_max} records (the number is private)"
+        part = "" if self.part is None else f", part {self.part[0]} to {self.part[1]}"
+        lines = [f"{self.statistic} over {size}{part}; neighbours: {schema.neighbours}."]
+        lines.append(f"Price: {self.guarantee} ({self.guarantee.kind}), by the {self.mechanism} mechanism.")
+        if self.sensitivity is not None:
+            lines.append(f"Sensitivity of the weighted sums: {self.sensitivity}.")
+        shown = self.noise[:20]
+        width = max(len(noise.label) for noise in shown)
+        lines.extend(f"  {noise.label:<{width}}  {noise.words}" for noise in shown)
+        if len(self.noise) > len(shown):
+            lines.append(f"  ... and {len(self.noise) - len(shown)} more components.")
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return f"{self.statistic} by {self.mechanism} at {self.guarantee}"
+
+
+def plan(
+    statistic: Statistic,
+    schema: Schema,
+    *,
+    guarantee: Guarantee,
+    mechanism: object = None,
+    weights: Sequence[object] | None = None,
+    part: tuple[object, object] | None = None,
+) -> Plan:
+    """Settle everything public about a release: sensitivity, weights, lattice, noise law and price.
+
+    `mechanism` is a name of the validity table, an optimal estimator (anything with exact `rows` and `actions`), or
+    None for the table's first choice. `part=(start, stop)` takes a fraction of the records: by position under
+    change-one, by key hash under add-remove.
+    """
+    if not isinstance(statistic, Statistic):
+        raise InvalidArgument(f"statistic = {statistic!r:.60}; use Mean, Median, ... or statistic('...').",
+                              argument="statistic")  # fmt: skip
+    if not isinstance(schema, Schema):
+        raise InvalidArgument(f"schema = {schema!r:.60}; make one with Schema(...).", argument="schema")
+    if not isinstance(guarantee, PureDP | ApproxDP | ZeroConcentratedDP | GaussianDP):
+        raise InvalidArgument(
+            f"guarantee = {guarantee!r:.60}; use PureDP(epsilon), ApproxDP(epsilon, delta), "
+            "ZeroConcentratedDP(rho) or GaussianDP(mu).",
+            argument="guarantee",
+        )
+    read = _part(part)
+    finite = _finite_law(mechanism)
+    chosen = "finite" if finite is not None else mechanism
+    here = schema.part_size(read)
+    if chosen is None:
+        categorical = isinstance(statistic, Records) and statistic.is_categorical(here)
+        chosen = default_mechanism(statistic.kind, guarantee, is_categorical=categorical)
+    check_validity(chosen, statistic.kind, guarantee, neighbours=schema.neighbours)  # type: ignore[arg-type]
+    settled = _settle(statistic, here, guarantee, str(chosen), weights, finite)
+    return Plan(schema, statistic, guarantee, str(chosen), settled[0], read, *settled[1:])
+
+
+def canonical(data: object) -> bytes:
+    """One JSON text for one value: sorted keys, no spaces, no NaN."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True).encode()
+
+
+Settled = tuple[tuple[Fraction, ...], Law, Lattice, Sensitivity | None]
+
+
+def _settle(
+    statistic: Statistic,
+    schema: Schema,
+    guarantee: Guarantee,
+    mechanism: str,
+    weights: Sequence[object] | None,
+    finite: FiniteLaw | None,
+) -> Settled:
+    """Weights, law, lattice and sensitivity of one statistic, by its kind."""
+    if isinstance(statistic, OrderStatistic | Records | SmallestEigenvalue) and weights is not None:
+        raise InvalidArgument(f"{statistic.kind} has one component and takes no weights.", argument="weights")
+    if finite is not None:
+        return _settle_finite(schema, guarantee, finite)
+    if isinstance(statistic, OrderStatistic):
+        return (Fraction(1),), *_order_law(statistic, schema, guarantee, mechanism)
+    if isinstance(statistic, Records):
+        return (Fraction(1),), *_records_law(statistic, schema, guarantee, mechanism)
+    if isinstance(statistic, SmallestEigenvalue):
+        return (Fraction(1),), *_eigenvalue_law(statistic, schema, guarantee, mechanism)
+    norm = 1 if mechanism in ("laplace", "geometric") else 2
+    given = statistic.default_weights(schema)
+    if weights is not None:
+        given = checked_weights(weights, len(given))
+    unrounded = statistic.sensitivity(schema, norm=norm, weights=given)
+    if statistic.is_count:
+        lattice, sensitivity = unit_lattice(len(given)), unrounded
+    else:
+        lattice, sensitivity = _sum_lattice(statistic, schema, guarantee, unrounded, given)
+    return given, _additive_law(sensitivity, lattice, guarantee, given), lattice, sensitivity
+
+
+def _sum_lattice(
+    statistic: Any, schema: Schema, guarantee: Guarantee, unrounded: Sensitivity, weights: tuple[Fraction, ...]
+) -> tuple[Lattice, Sensitivity]:
+    row = statistic.row(schema)
+    ranges = [feature_range(feature, schema) for feature in row]
+    scales = _scales(unrounded, guarantee, weights)
+    n = schema.largest_n
+    steps = [
+        sum_step(scale=scale, n=n, low=low, high=high, error=error)
+        for scale, (low, high, error) in zip(scales, ranges, strict=True)
+    ]
+    lattice = lattice_for(steps, ranges)
+    rounded = rounded_sensitivity(
+        unrounded,
+        lattice,
+        weights=weights,
+        errors=[_rounding(*bounds, step) for bounds, step in zip(ranges, steps, strict=True)],
+        extra_steps=[int(feature.has_general_power) for feature in row],
+        is_change_one=schema.is_change_one,
+    )
+    return lattice, rounded
+
+
+def _rounding(low: float, high: float, error: float, step: float) -> float:
+    """The rounding error of a feature and of the sum v/step + 1/2 on its way to the lattice."""
+    return error + 2.0**-52 * (max(abs(low), abs(high)) + step)
+
+
+def _scales(sensitivity: Sensitivity, guarantee: Guarantee, weights: tuple[Fraction, ...]) -> list[Fraction]:
+    """The noise scale of each component's sum: Delta_w/(w_k epsilon), or sigma/w_k."""
+    if isinstance(guarantee, PureDP):
+        base = laplace_scale(sensitivity=sensitivity.value, epsilon=guarantee.epsilon)
+    else:
+        base = Fraction(gaussian_sigma(sensitivity=sensitivity.value, guarantee=guarantee))
+    return [base / weight for weight in weights]
+
+
+def _additive_law(
+    sensitivity: Sensitivity, lattice: Lattice, guarantee: Guarantee, weights: tuple[Fraction, ...]
+) -> Law:
+    scale = tuple(float_above(value) for value in _scales(sensitivity, guarantee, weights))
+    if isinstance(guarantee, PureDP):
+        return DiscreteLaplace(scale, lattice.step)
+    if isinstance(guarantee, ZeroConcentratedDP):
+        return DiscreteGaussian(scale, lattice.step)
+    return RoundedGaussian(scale, lattice.step)
+
+
+def _order_law(
+    statistic: OrderStatistic, schema: Schema, guarantee: Guarantee, mechanism: str
+) -> tuple[Law, Lattice, Sensitivity | None]:
+    step = statistic.step(schema)
+    low, high = statistic.bounds(schema)
+    lattice = lattice_for([step], [(low, high, 0.0)])
+    if isinstance(statistic, Quantile):
+        assert isinstance(guarantee, PureDP)
+        return ExponentialQuantile(guarantee.epsilon, step), lattice, None
+    if mechanism == "smooth-laplace":
+        assert isinstance(guarantee, ApproxDP)
+        return SmoothLaplace(*smooth.laplace_rule(guarantee), step), lattice, None
+    assert isinstance(guarantee, PureDP)
+    return SmoothCauchy(*smooth.cauchy_rule(guarantee), step), lattice, None
+
+
+def _records_law(
+    statistic: Records, schema: Schema, guarantee: Guarantee, mechanism: str
+) -> tuple[Law, Lattice, Sensitivity | None]:
+    if mechanism == "randomized-response":
+        assert isinstance(guarantee, PureDP)
+        cells = statistic.cell_count(schema)
+        return randomized_response(cells, guarantee.epsilon), unit_lattice(cells), None
+    unrounded = statistic.sensitivity(schema, norm=1 if mechanism == "laplace" else 2)
+    low, high, error = feature_range(statistic.feature, schema)
+    (scale,) = _scales(unrounded, guarantee, (Fraction(1),))
+    lattice = lattice_for([sum_step(scale=scale, n=1, low=low, high=high, error=error)], [(low, high, error)])
+    span = (lattice.high[0] - lattice.low[0]) * Fraction(lattice.step[0])
+    rounded = exact(span, unrounded.norm, unrounded.argument)
+    return _additive_law(rounded, lattice, guarantee, (Fraction(1),)), lattice, rounded
+
+
+def _eigenvalue_law(
+    statistic: SmallestEigenvalue, schema: Schema, guarantee: Guarantee, mechanism: str
+) -> tuple[Law, Lattice, Sensitivity | None]:
+    """lambda_min moves by at most R^2 (Weyl); its computation moves it by the Gram matrix's rounding and LAPACK's."""
+    unrounded = statistic.sensitivity(schema, norm=1 if mechanism == "laplace" else 2)
+    (scale,) = _scales(unrounded, guarantee, (Fraction(1),))
+    step = power_of_two_below(scale / 2**12)
+    n, size = schema.largest_n, len(statistic.features)
+    radius_squared = Fraction(statistic.shrink) ** 2
+    gram_step = eigenvalue_gram_step(statistic, schema)
+    row_error = max(feature_range(feature, schema)[2] for feature in statistic.gram_row(schema))
+    gram_error = n * size * (Fraction(gram_step) / 2 + Fraction(row_error))
+    solver_error = n * radius_squared * size * Fraction(16, 2**52)
+    value = unrounded.value + step + 2 * (gram_error + solver_error)
+    if value > 2 * unrounded.value:
+        raise Unsupported(
+            f"The smallest eigenvalue cannot be computed exactly enough over n = {n} records. Nothing was spent."
+        )
+    lattice = Lattice((float(step),), (0,), (math.ceil(n * radius_squared / step),))
+    rounded = Sensitivity(value, float(unrounded.value), unrounded.norm, unrounded.argument)
+    return _additive_law(rounded, lattice, guarantee, (Fraction(1),)), lattice, rounded
+
+
+def eigenvalue_gram_step(statistic: SmallestEigenvalue, schema: Schema) -> float:
+    """The finest step on which the Gram matrix still sums exactly in 62 bits."""
+    return float(2 * power_of_two_below(schema.largest_n * 2 * Fraction(statistic.shrink) ** 2 / 2**62))
+
+
+def _settle_finite(schema: Schema, guarantee: Guarantee, law: FiniteLaw) -> Settled:
+    assert isinstance(guarantee, PureDP)
+    size = schema.largest_n + 1
+    if not schema.is_change_one or len(law.rows) != size:
+        raise Unsupported(
+            f"This estimator has {len(law.rows)} rows, but a count over these records has {size} values "
+            "(an estimator needs neighbours='change-one' and one row for each count). Nothing was spent."
+        )
+    if not satisfies(law.rows, adjacent(size), guarantee.epsilon):
+        raise Unsupported(f"This estimator's matrix is not {guarantee}-private by exact check. Nothing was spent.")
+    return (Fraction(1),), law, Lattice((1.0,), (0,), (1,)), exact(Fraction(1), 1, "one record is in the count or not")
+
+
+def _finite_law(mechanism: object) -> FiniteLaw | None:
+    """An estimator (anything with exact rows and actions) as a finite law; None for names."""
+    if mechanism is None or isinstance(mechanism, str):
+        return None
+    if isinstance(mechanism, FiniteLaw):
+        return mechanism
+    if hasattr(mechanism, "rows") and hasattr(mechanism, "actions"):
+        return FiniteLaw(mechanism.rows, mechanism.actions)
+    raise InvalidArgument(f"mechanism = {mechanism!r:.60} is neither a name nor an estimator.", argument="mechanism")
+
+
+def _part(part: object) -> Part | None:
+    if part is None:
+        return None
+    if isinstance(part, str) or not isinstance(part, Sequence) or len(part) != 2:
+        raise InvalidArgument("part must be (start, stop) with 0 <= start < stop <= 1.", argument="part")
+    start, stop = fraction(part[0], "part"), fraction(part[1], "part")
+    if not 0 <= start < stop <= 1:
+        raise InvalidArgument(f"part = ({start}, {stop}) must satisfy 0 <= start < stop <= 1.", argument="part")
+    return None if (start, stop) == (0, 1) else (start, stop)
+
+
+def _words(law: Law) -> str:
+    match law.to_dict():
+        case {"family": "randomized-response", "keep": keep, "cells": cells}:
+            return f"answered truthfully with probability {keep}, else any of the other {int(str(cells)) - 1} cells"
+        case {"family": "finite"}:
+            return "drawn from the estimator's row for the true count"
+        case {"family": "exponential"}:
+            return "a point near the quantile, by the exponential mechanism"
+    return "noise scaled to the smooth sensitivity of the records, which stays secret"

@@ -1,0 +1,118 @@
+"""What one person is asked in the local model, and the law of the answer.
+
+A `Query` is plain data that travels to the respondent; `holder.respond` answers it there, with the noise added before
+anything leaves. An answer is one integer: a lattice value (clip the value to [low, high], add noise) or a cell (say
+which interval the value lies in, through randomized response). Whoever knows the query knows the law of the answer.
+
+    Query.clip(low, high, guarantee)     y = clip(x, low, high) + noise on the lattice
+    Query.cells(edges, guarantee)        y = cell of x, kept with probability `keep`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from noisewise.errors import InvalidArgument
+from noisewise.exact import integer
+from noisewise.plan import Plan, plan
+from noisewise.privacy.finite import RandomizedResponse
+from noisewise.privacy.guarantee import Guarantee, guarantee_from_dict
+from noisewise.privacy.law import AdditiveLaw
+from noisewise.schema import Bounded, Schema
+from noisewise.statistics import Records, column
+from noisewise.statistics.tables import read_edges
+
+_ONE = column("x")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One private question: clip and add noise (`low`, `high`), or name a cell (`edges`). Plain data."""
+
+    guarantee: Guarantee
+    low: float | None = None
+    high: float | None = None
+    edges: tuple[float, ...] | None = None
+    id: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.edges is None) == (self.low is None or self.high is None):
+            raise InvalidArgument("A query has either low and high, or edges.", argument="query")
+        object.__setattr__(self, "edges", None if self.edges is None else read_edges(self.edges))
+        self.plan()  # checks bounds, guarantee and their fit
+
+    @classmethod
+    def clip(cls, low: float, high: float, guarantee: Guarantee, *, id: str | None = None) -> Query:
+        return cls(guarantee, low=low, high=high, id=id)
+
+    @classmethod
+    def cells(cls, edges: Sequence[float], guarantee: Guarantee, *, id: str | None = None) -> Query:
+        return cls(guarantee, edges=tuple(edges), id=id)
+
+    def plan(self) -> Plan:
+        """The query as a release of one record: its law, lattice and price come from the same rules."""
+        if self.edges is not None:
+            inner = self.edges
+            bounds = Bounded(inner[0] - 1, inner[-1] + 1)
+            statistic = Records(_ONE, cells=inner)
+        else:
+            bounds, statistic = Bounded(self.low, self.high), Records(_ONE)
+        schema = Schema({"x": bounds}, n=1, neighbours="change-one")
+        return plan(statistic, schema, guarantee=self.guarantee)
+
+    @property
+    def law(self) -> AdditiveLaw | RandomizedResponse:
+        law = self.plan().law
+        assert isinstance(law, AdditiveLaw | RandomizedResponse)
+        return law
+
+    def to_dict(self) -> dict[str, Any]:
+        asked: dict[str, Any] = (
+            {"edges": list(self.edges)} if self.edges is not None else {"low": self.low, "high": self.high}
+        )
+        return {**asked, "guarantee": self.guarantee.to_dict(), "law": self.law.to_dict(), "id": self.id}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One person's noisy answer together with the query it answers."""
+
+    query: Query
+    value: int
+
+    def __post_init__(self) -> None:
+        law = self.query.law
+        if isinstance(law, RandomizedResponse):
+            integer(self.value, "value", minimum=0, maximum=law.cells - 1)
+        else:
+            integer(self.value, "value", minimum=-(2**63), maximum=2**63)
+
+    @property
+    def reading(self) -> float:
+        """The noisy value in the units of x, or the cell's number."""
+        law = self.query.law
+        return float(self.value) if isinstance(law, RandomizedResponse) else self.value * law.step[0]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"query": self.query.to_dict(), "value": self.value}
+
+
+def query_from_dict(data: Mapping[str, Any]) -> Query:
+    """Read a query; a law that is not the one its guarantee implies is refused."""
+    unknown = set(data) - {"edges", "low", "high", "guarantee", "law", "id"}
+    if unknown or not isinstance(data.get("guarantee"), Mapping):
+        raise InvalidArgument("A query has low and high or edges, a guarantee, a law and an id.", argument="query")
+    edges = data.get("edges")
+    query = Query(
+        guarantee_from_dict(data["guarantee"]),
+        low=data.get("low"),
+        high=data.get("high"),
+        edges=None if edges is None else tuple(edges),
+        id=data.get("id"),
+    )
+    if "law" in data and dict(data["law"]) != query.law.to_dict():
+        raise InvalidArgument("The query's law is not the one its guarantee implies; do not answer it.",
+                              argument="law")  # fmt: skip
+    return query

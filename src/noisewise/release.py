@@ -1,0 +1,329 @@
+"""The door: a release is the one thing that passes from the holder to the analyst.
+
+It holds the noisy value and everything needed to learn from it: the statistic, the noise law, the clamping, n, the
+neighbour relation and the budget spent. It never holds records, paths or names, nor a smooth-sensitivity scale,
+which depends on the records and is itself secret: only the rule. On disk it is JSON of a versioned format; `load`
+checks every field and the hash, so a damaged or edited file is refused.
+
+Values are integers in lattice steps: a component reads value * step (divided by n for a mean).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, ValidationError
+
+from noisewise.errors import InvalidRelease, NoisewiseError
+from noisewise.exact import fraction
+from noisewise.plan import Part, Plan, canonical
+from noisewise.privacy.finite import FiniteLaw, RandomizedResponse
+from noisewise.privacy.guarantee import Guarantee, guarantee_from_dict
+from noisewise.privacy.law import AdditiveLaw, ExponentialQuantile, Law, SmoothLaw, law_from_dict
+from noisewise.schema import Schema, schema_from_dict
+from noisewise.statistics import Records, Statistic, statistic_from_dict
+from noisewise.statistics.order import OrderStatistic, Quantile
+from noisewise.statistics.sensitivity import checked_weights
+
+FORMAT = "noisewise-release/1"
+LARGEST_FILE = 200 * 2**20
+LARGEST_VALUE = 2**64
+
+Whole = Annotated[StrictInt, Field(gt=-LARGEST_VALUE, lt=LARGEST_VALUE)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class _Counts(_Strict):
+    counts: list[Whole]
+
+
+class _Answers(_Strict):
+    answers: list[Whole]
+
+
+class ReleaseFile(_Strict):
+    """The JSON form of a release, format noisewise-release/1."""
+
+    format: Literal["noisewise-release/1"]
+    dataset: Annotated[StrictStr, Field(min_length=1, max_length=64)]
+    part: tuple[StrictStr, StrictStr] | None
+    simulated: StrictBool
+    statistic: dict[str, Any]
+    schema_: Annotated[dict[str, Any], Field(alias="schema")]
+    law: dict[str, Any]
+    guarantee: dict[str, StrictStr]
+    value: list[Whole] | _Counts | _Answers
+    ledger_head: Annotated[StrictStr, Field(max_length=128)] | None
+    hash: Annotated[StrictStr, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A published value with its own likelihood. `Release.load(path)`, `release.save(path)`."""
+
+    dataset: str
+    schema: Schema
+    statistic: Statistic
+    weights: tuple[Fraction, ...]
+    law: Law
+    guarantee: Guarantee
+    value: tuple[int, ...]
+    part: Part | None = None
+    simulated: bool = False
+    ledger_head: str | None = None
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    @classmethod
+    def of(cls, plan: Plan, value: Sequence[int], *, dataset: str, ledger_head: str | None, simulated: bool) -> Release:
+        """The release of a plan with its noisy value (integers in steps)."""
+        return cls(
+            dataset=dataset,
+            schema=plan.part_schema,
+            statistic=plan.statistic,
+            weights=plan.weights,
+            law=plan.law,
+            guarantee=plan.guarantee,
+            value=tuple(int(v) for v in value),
+            part=plan.part,
+            simulated=simulated,
+            ledger_head=ledger_head,
+        )
+
+    @property
+    def is_categorical(self) -> bool:
+        """True where the value counts answers under randomized response."""
+        return isinstance(self.law, RandomizedResponse)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self.statistic.labels(self.schema)
+
+    @property
+    def divisor(self) -> int:
+        """n for a mean, else 1."""
+        return self.schema.largest_n if self.statistic.kind == "mean" else 1
+
+    @property
+    def estimate(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """The noisy value as people read it: value * step / n for a mean, the action for an estimator."""
+        values = np.array([float(v) for v in self.value])
+        if isinstance(self.law, FiniteLaw):
+            return np.array([self.law.actions[v] for v in self.value])
+        if isinstance(self.law, RandomizedResponse):
+            return values
+        steps = self.law.step if isinstance(self.law, AdditiveLaw) else (self.law.step,)
+        return values * (np.array(steps) if len(steps) == len(values) else steps[0]) / self.divisor
+
+    def to_dict(self) -> dict[str, object]:
+        """The plain form, with its hash."""
+        plain = self._plain()
+        return {**plain, "hash": _digest(plain)}
+
+    def to_bytes(self) -> bytes:
+        """The bytes that `save` writes."""
+        return (json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n").encode()
+
+    @property
+    def hash(self) -> str:
+        return _digest(self._plain())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the release as JSON; the file appears whole or not at all."""
+        write_whole(Path(path), self.to_bytes())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Release:
+        """Read and check a release file; anything wrong with it is one clear sentence."""
+        return cls.from_bytes(_read(Path(path)), where=str(path))
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, where: str = "this release") -> Release:
+        try:
+            plain = json.loads(data.decode("utf-8"), parse_constant=_no_constant, object_pairs_hook=_no_repeats)
+        except (ValueError, RecursionError, MemoryError):
+            raise InvalidRelease(f"{where} is not a whole JSON file. Ask for it again.") from None
+        return cls.from_dict(plain, where=where)
+
+    @classmethod
+    def from_dict(cls, plain: object, *, where: str = "this release") -> Release:
+        """Check and read the plain form."""
+        if not isinstance(plain, Mapping):
+            raise InvalidRelease(f"{where} is not a release: expected a JSON object.")
+        if plain.get("format") != FORMAT:
+            raise InvalidRelease(
+                f"{where} has format {plain.get('format')!r:.60}; this version reads {FORMAT!r}. "
+                "A newer Noisewise may be needed."
+            )
+        try:
+            # Validated as JSON text: there lists are lists and numbers are numbers, as in the file.
+            form = ReleaseFile.model_validate_json(canonical(dict(plain)))
+        except (ValidationError, ValueError, TypeError, RecursionError) as error:
+            raise InvalidRelease(f"{where} is not a valid release: {_first(error)}.") from None
+        if form.hash != _digest({key: value for key, value in plain.items() if key != "hash"}):
+            raise InvalidRelease(f"{where} was changed after it was made: its hash does not match. Ask for it again.")
+        try:
+            return _from_form(cls, form)
+        except InvalidRelease:
+            raise
+        except (NoisewiseError, OverflowError, RecursionError, ArithmeticError) as error:
+            raise InvalidRelease(f"{where} is not a valid release: {error}") from None
+
+    def as_simulated(self) -> Release:
+        """The same release marked as simulated; the ledger refuses such files."""
+        return replace(self, simulated=True)
+
+    def _plain(self) -> dict[str, object]:
+        statistic = self.statistic.to_dict()
+        if not isinstance(self.statistic, Records | OrderStatistic):
+            statistic["weights"] = [str(weight) for weight in self.weights]
+        values: object = list(self.value)
+        if isinstance(self.statistic, Records):
+            values = {"counts": values} if self.is_categorical else {"answers": values}
+        return {
+            "format": FORMAT,
+            "dataset": self.dataset,
+            "part": None if self.part is None else [str(end) for end in self.part],
+            "simulated": self.simulated,
+            "schema": self.schema.to_dict(),
+            "statistic": statistic,
+            "law": self.law.to_dict(),
+            "guarantee": self.guarantee.to_dict(),
+            "value": values,
+            "ledger_head": self.ledger_head,
+        }
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of the release format."""
+    return ReleaseFile.model_json_schema(by_alias=True)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file that appears whole or not at all."""
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise NoisewiseError(
+            f"Cannot write {str(path)!r}: {error.strerror}. A paid release is stored in its ledger; "
+            "asking for it again is free."
+        ) from None
+
+
+def _from_form(cls: type[Release], form: ReleaseFile) -> Release:
+    schema = schema_from_dict(form.schema_)
+    entries = dict(form.statistic)
+    weights = entries.pop("weights", None)
+    statistic = statistic_from_dict(entries)
+    if weights is None:
+        read: tuple[Fraction, ...] = (Fraction(1),)
+    else:
+        read = checked_weights(weights, len(weights) if isinstance(weights, list) else 0)
+    value = form.value if isinstance(form.value, list) else next(iter(form.value.model_dump().values()))
+    part = None if form.part is None else (fraction(form.part[0], "part"), fraction(form.part[1], "part"))
+    return cls(
+        dataset=form.dataset,
+        schema=schema,
+        statistic=statistic,
+        weights=read,
+        law=law_from_dict(form.law),
+        guarantee=guarantee_from_dict(form.guarantee),
+        value=tuple(value),
+        part=part,
+        simulated=form.simulated,
+        ledger_head=form.ledger_head,
+    )
+
+
+def _check(release: Release) -> None:
+    """What must agree inside a release: kinds, lengths, and the range of counts."""
+    law, statistic, size = release.law, release.statistic, len(release.value)
+    if release.part is not None and not 0 <= release.part[0] < release.part[1] <= 1:
+        raise InvalidRelease("The part of a release must satisfy 0 <= start < stop <= 1.")
+    if isinstance(statistic, Records):
+        _check_records(release)
+        return
+    components = len(statistic.labels(release.schema))
+    if size != components:
+        raise InvalidRelease(f"{statistic.kind} has {components} components, but the value has {size}.")
+    if isinstance(statistic, OrderStatistic) or isinstance(law, FiniteLaw):
+        expected: tuple[type, ...] = (
+            (ExponentialQuantile,) if isinstance(statistic, Quantile)
+            else (SmoothLaw,) if isinstance(statistic, OrderStatistic) else (FiniteLaw,)
+        )  # fmt: skip
+        if not isinstance(law, expected) or (isinstance(law, FiniteLaw) and statistic.kind != "count"):
+            raise InvalidRelease(f"A release of {statistic.kind} cannot have the law {law.family!r}.")
+        if isinstance(law, FiniteLaw) and not 0 <= release.value[0] < len(law.actions):
+            raise InvalidRelease("The value is not one of the estimator's outputs.")
+    elif not isinstance(law, AdditiveLaw) or law.size != components or len(release.weights) != components:
+        raise InvalidRelease(f"The law {law.family!r} and the weights must have one entry for each of {components}.")
+
+
+def _check_records(release: Release) -> None:
+    law, statistic, size = release.law, release.statistic, len(release.value)
+    assert isinstance(statistic, Records)
+    n = release.schema.largest_n
+    if isinstance(law, RandomizedResponse):
+        if size != law.cells or law.cells != statistic.cell_count(release.schema):
+            raise InvalidRelease(f"There are {law.cells} cells, but {size} counts.")
+        if min(release.value) < 0 or sum(release.value) != n:
+            raise InvalidRelease(f"The counts of answers must be at least 0 and sum to n = {n}.")
+    elif not isinstance(law, AdditiveLaw) or law.size != 1 or size != n:
+        raise InvalidRelease(f"Local answers need one law and n = {n} answers.")
+    elif any(a > b for a, b in zip(release.value, release.value[1:], strict=False)):
+        raise InvalidRelease("Local answers must be sorted: row order would tell who gave which.")
+
+
+def _digest(plain: Mapping[str, object]) -> str:
+    return "sha256:" + hashlib.sha256(canonical(dict(plain))).hexdigest()
+
+
+def _read(path: Path) -> bytes:
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise InvalidRelease(f"{path} is larger than {LARGEST_FILE // 2**20} MB; that is no release.")
+        return path.read_bytes()
+    except OSError as error:
+        raise InvalidRelease(f"Cannot read {str(path)!r}: {error.strerror}.") from None
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is not a number")
+
+
+def _no_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    plain = dict(pairs)
+    if len(plain) != len(pairs):
+        raise ValueError("a key appears twice")
+    return plain
+
+
+def _first(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        detail = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(step) for step in detail["loc"]) or "the file"
+        return f"{where}: {detail['msg']}"
+    return "its values cannot be read"

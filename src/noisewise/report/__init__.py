@@ -1,0 +1,1 @@
+"""Plots, words and pages for people."""

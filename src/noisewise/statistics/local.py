@@ -1,0 +1,105 @@
+"""The local model: every record answers for itself, with the noise added before the answer leaves it.
+
+`Records(f)` publishes one noisy answer a record, sorted, never in row order; `Records(f, cells=[...])` publishes how
+many records answered each cell under randomized response. One record gives one answer, so the guarantee is that
+of a single answer: its sensitivity is the range of f, whatever n is.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+
+from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.schema import Levels, Schema
+from noisewise.statistics.additive import read_features
+from noisewise.statistics.enclosure import feature_range
+from noisewise.statistics.feature import Feature, number_text
+from noisewise.statistics.sensitivity import Sensitivity, checked_norm, exact
+from noisewise.statistics.tables import cell_index, read_edges
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Records:
+    """One private answer a record: the feature with noise, or its cell under randomized response."""
+
+    feature: Feature
+    cells: tuple[float, ...] | None
+    kind: ClassVar[str] = "records"
+
+    def __init__(self, feature: object, cells: Sequence[object] | None = None) -> None:
+        object.__setattr__(self, "feature", read_features((feature,), "Records")[0])
+        object.__setattr__(self, "cells", None if cells is None else read_edges(cells, "cells"))
+
+    def is_categorical(self, schema: Schema) -> bool:
+        """True where an answer is a cell (levels, thresholds, cells), so that randomized response applies."""
+        return self.cells is not None or self._levels(schema) is not None or self._is_indicator()
+
+    def cell_count(self, schema: Schema) -> int:
+        levels = self._levels(schema)
+        if levels is not None:
+            return len(levels)
+        if self.cells is not None:
+            return len(self.cells) + 1
+        if self._is_indicator():
+            return 2
+        raise Unsupported(
+            "randomized-response needs cells: Records(f, cells=[...]), a column with levels, or a 0/1 feature."
+        )
+
+    def cell(self, columns: Mapping[str, Any], schema: Schema) -> Any:
+        """The true cell of each record."""
+        levels = self._levels(schema)
+        if levels is not None:
+            return np.asarray(columns[self.feature.arguments[0]], dtype=int)
+        values = self.feature.value(columns, schema)
+        return cell_index(values, self.cells) if self.cells is not None else values.astype(int)
+
+    def labels(self, schema: Schema) -> tuple[str, ...]:
+        if not self.is_categorical(schema):
+            return (str(self.feature),)
+        levels = self._levels(schema)
+        if levels is not None:
+            return tuple(f"{self.feature}={level}" for level in levels.levels)
+        if self.cells is None:
+            return ("no", "yes")
+        ends = ["-inf", *map(number_text, self.cells), "inf"]
+        return tuple(f"{self.feature} in [{a}, {b})" for a, b in itertools.pairwise(ends))
+
+    def sensitivity(self, schema: Schema, norm: int = 1, weights: Sequence[object] | None = None) -> Sensitivity:
+        """The range of one answer: the record of one person may be any other."""
+        if weights is not None:
+            raise InvalidArgument("records has one component and takes no weights.", argument="weights")
+        if self.is_categorical(schema):
+            raise Unsupported("An answer that is a cell has no numeric sensitivity; it uses randomized-response.")
+        low, high, _ = feature_range(self.feature, schema)
+        return exact(Fraction(high) - Fraction(low), checked_norm(norm), "the range of one answer")
+
+    def value(self, columns: Mapping[str, Any], schema: Schema) -> Any:
+        """The noise-free answers, sorted; or the count of each cell."""
+        if not self.is_categorical(schema):
+            return np.sort(self.feature.value(columns, schema), axis=-1)
+        cells = self.cell(columns, schema)
+        return np.stack([(cells == j).sum(axis=-1) for j in range(self.cell_count(schema))], axis=-1)
+
+    def to_dict(self) -> dict[str, object]:
+        cells = None if self.cells is None else list(self.cells)
+        return {"kind": self.kind, "feature": str(self.feature), **({} if cells is None else {"cells": cells})}
+
+    def __str__(self) -> str:
+        cells = "" if self.cells is None else f", cells=[{', '.join(map(number_text, self.cells))}]"
+        return f"records({self.feature}{cells})"
+
+    def _levels(self, schema: Schema) -> Levels | None:
+        if self.feature.operation != "column":
+            return None
+        column = schema.column(self.feature.arguments[0])
+        return column if isinstance(column, Levels) else None
+
+    def _is_indicator(self) -> bool:
+        return self.feature.operation in ("between", "equals")

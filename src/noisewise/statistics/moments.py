@@ -1,0 +1,402 @@
+"""Moments: sums of products of a row's entries, the sufficient statistics of a linear regression.
+
+    w = ([1,] x_1..x_d, y)      Moments = sum over records of w_a w_b, a <= b      (X'X, X'y, y'y)
+
+Entries may be centred and scaled by public numbers, v = (f - centre) / scale, and rows shortened together to norm R,
+keeping their direction: (x, y) -> (x, y) min(1, R / |(x, y)|). `fourth=True` adds the products of four entries of X
+that methods for non-normal covariates need. `average=k` sums rows in blocks of k positions and divides by sqrt k
+before the products are taken (change-one only: a block is a position). The joint sensitivity of all components is in
+`moment_bounds.py`, its proofs in docs/sensitivity-of-moments.md.
+
+`SmallestEigenvalue` is lambda_min(X'X) of shortened rows; by Weyl's inequality one record moves it by at most R^2.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+
+from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.exact import fraction, integer
+from noisewise.exact import text as exact_text
+from noisewise.schema import Schema
+from noisewise.statistics.additive import FeatureSums, read_features
+from noisewise.statistics.feature import Feature, NumPyAlgebra, as_feature, constant, shrunk
+from noisewise.statistics.moment_bounds import (
+    checked_box,
+    frobenius_weight,
+    largest_change,
+    moment_sensitivity,
+    monomial_feature,
+    shrunk_box,
+)
+from noisewise.statistics.moment_extremes import Monomial
+from noisewise.statistics.sensitivity import Sensitivity, checked_norm, checked_weights
+
+PARTS = ("xx", "xy", "yy")
+LARGEST_ROW = 10_000
+Named = tuple[tuple[str, Fraction], ...]
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Moments(FeatureSums):
+    """Sums over records of the products of the entries of w = ([1,] x, y).
+
+    Under change-one the product 1 * 1 = n is public and left out; under add-remove it is a component of its own.
+    """
+
+    features: tuple[Feature, ...]
+    response: Feature
+    intercept: bool
+    parts: tuple[str, ...]
+    fourth: bool
+    centre: Named
+    scale: Named
+    shrink: Fraction | None
+    average: int | None
+    kind: ClassVar[str] = "moments"
+
+    def __init__(
+        self,
+        features: str | Feature | Sequence[str | Feature],
+        response: str | Feature,
+        intercept: bool = True,
+        parts: Sequence[str] = PARTS,
+        fourth: bool = False,
+        centre: Mapping[str, object] | None = None,
+        scale: Mapping[str, object] | None = None,
+        shrink: object = None,
+        average: int | None = None,
+    ) -> None:
+        assign = object.__setattr__
+        given = (features,) if isinstance(features, str | Feature) else features
+        if isinstance(given, Mapping) or not isinstance(given, Sequence) or not given:
+            raise InvalidArgument("Moments needs a list of features, as in Moments(['age'], 'cost').", argument="features")
+        *x, y = read_features((*given, response), "Moments")
+        assign(self, "features", tuple(x))
+        assign(self, "response", y)
+        assign(self, "intercept", _flag(intercept, "intercept"))
+        assign(self, "parts", _parts(parts))
+        assign(self, "fourth", _flag(fourth, "fourth"))
+        assign(self, "centre", _named(centre, (*x, y), "centre"))
+        assign(self, "scale", _named(scale, (*x, y), "scale"))
+        assign(self, "shrink", None if shrink is None else fraction(shrink, "shrink", positive=True))
+        assign(self, "average", None if average is None else integer(average, "average", minimum=1))
+        if self.fourth and "xx" not in self.parts:
+            raise InvalidArgument("fourth=True adds to the products of X: parts must hold 'xx'.", argument="parts")
+        if self.fourth and self.block > 1:
+            raise Unsupported("fourth=True describes single rows; it cannot be averaged. Leave out average.")
+        if math.comb(len(x) + 2, 2) + (math.comb(len(x) + 4, 4) if self.fourth else 0) > LARGEST_ROW:
+            raise InvalidArgument(f"More than {LARGEST_ROW} products; name fewer features.", argument="features")
+
+    @property
+    def block(self) -> int:
+        """How many rows are averaged: 1 unless `average` says otherwise."""
+        return self.average or 1
+
+    @property
+    def radius(self) -> Fraction | None:
+        """The norm R to which rows are shortened, never below the float that evaluation uses."""
+        return None if self.shrink is None else max(self.shrink, Fraction(float(self.shrink)))
+
+    def entries(self, schema: Schema) -> tuple[Feature, ...]:
+        """(x_1..x_d, y) as features: centred, scaled and, with `shrink`, shortened together."""
+        row = self._unshortened(schema)
+        if self.shrink is None:
+            return row
+        return tuple(shrunk(row, i, float(self.shrink)) for i in range(len(row)))
+
+    def pairs(self, schema: Schema) -> tuple[Monomial, ...]:
+        """For each component the indices into w of its factors: two, or four for a fourth moment."""
+        first, last = (1 if self.intercept else 0), len(self.features) + (1 if self.intercept else 0)
+        block = range(last)
+        kept = {"xx": lambda b: b < last, "xy": lambda b: b == last, "yy": lambda b: b == last}
+        pairs: list[Monomial] = []
+        for a, b in itertools.combinations_with_replacement(range(last + 1), 2):
+            part = "yy" if a == b == last else "xy" if b == last else "xx"
+            is_constant = self.intercept and a == b == 0
+            if part in self.parts and kept[part](b) and not (is_constant and schema.is_change_one):
+                pairs.append((a, b))
+        if self.fourth:
+            quadruples = itertools.combinations_with_replacement(block, 4)
+            pairs += [q for q in quadruples if sum(a >= first for a in q) > (2 if self.intercept else 0)]
+        return tuple(pairs)
+
+    def row(self, schema: Schema) -> tuple[Feature, ...]:
+        """The products that are summed, as features of one record.
+
+        With `average=k` the entries inside them stand for their *sums over a block* of k records, and each component
+        is the sum over blocks of the product divided by its `divisors` (the intercept's entry is sqrt k, the others
+        are sum / sqrt k, so products with the intercept are plain sums).
+        """
+        self._box(schema)
+        entries = self.entries(schema)
+        return tuple(monomial_feature(entries, monomial) for monomial in self.monomials(schema))
+
+    def divisors(self, schema: Schema) -> tuple[int, ...]:
+        """What the product of block sums is divided by: k for products of two entries, 1 for the rest."""
+        return tuple(self.block if len(monomial) == 2 else 1 for monomial in self.monomials(schema))
+
+    def monomials(self, schema: Schema) -> tuple[Monomial, ...]:
+        """The pairs as indices into the entries (x, y): the intercept, a factor 1, is left out."""
+        first = 1 if self.intercept else 0
+        return tuple(tuple(a - first for a in pair if a >= first) for pair in self.pairs(schema))
+
+    def labels(self, schema: Schema) -> tuple[str, ...]:
+        plain = (*self.features, self.response)
+        return tuple(f"sum({monomial_feature(plain, m)})" if m else "n" for m in self.monomials(schema))
+
+    def default_weights(self, schema: Schema) -> tuple[Fraction, ...]:
+        """Frobenius weights (1 on squares, sqrt 2 beside them) for rows in a ball, else each to unit range."""
+        if self.shrink is not None:
+            return tuple(frobenius_weight(pair) for pair in self.pairs(schema))
+        box, weights = self._box(schema), []
+        for monomial in self.monomials(schema):
+            if schema.is_change_one:
+                width = largest_change(box, monomial, self.block)
+            else:
+                width = math.prod((max(abs(end) for end in box[i]) for i in monomial), start=Fraction(1))
+            if width <= 0:
+                raise InvalidArgument("A product of entries is constant; it tells nothing.", argument="features")
+            weights.append(1 / width)
+        return tuple(weights)
+
+    def sensitivity(self, schema: Schema, norm: int = 1, weights: Sequence[object] | None = None) -> Sensitivity:
+        """The joint sensitivity of the weighted sums, exact or a certified bound with its gap."""
+        return self._sensitivity(schema, norm, weights, None)
+
+    def rounded_sensitivity(
+        self,
+        schema: Schema,
+        *,
+        entry_moves: Sequence[Fraction],
+        norm: int = 1,
+        weights: Sequence[object] | None = None,
+    ) -> Sensitivity:
+        """The sensitivity when each *entry* is first moved by at most entry_moves[i] (half a step and its error)."""
+        moves = [fraction(move, "entry_moves", minimum=0) for move in entry_moves]
+        if len(moves) != len(self.features) + 1:
+            raise InvalidArgument("entry_moves must name one number an entry of (x, y).", argument="entry_moves")
+        return self._sensitivity(schema, norm, weights, moves)
+
+    def value(self, columns: Mapping[str, Any], schema: Schema) -> Any:
+        """The sums on NumPy columns, unrounded; the last axis of a column is the record's."""
+        self._box(schema)
+        entries = _evaluated(self.entries(schema), columns, schema)
+        if self.block > 1:
+            shape = entries[0].shape
+            if shape[-1] % self.block:
+                raise InvalidArgument(f"average = {self.block} does not divide the records.", argument="average")
+            entries = [e.reshape(*shape[:-1], shape[-1] // self.block, self.block).sum(axis=-1) for e in entries]
+        totals = []
+        for monomial, divisor in zip(self.monomials(schema), self.divisors(schema), strict=True):
+            product = math.prod((entries[i] for i in monomial), start=np.ones_like(entries[0]))
+            totals.append(product.sum(axis=-1) / divisor)
+        return np.stack(totals, axis=-1)
+
+    def to_dict(self) -> dict[str, object]:
+        data: dict[str, object] = {
+            "kind": self.kind,
+            "features": [str(feature) for feature in self.features],
+            "response": str(self.response),
+            "intercept": self.intercept,
+            "parts": list(self.parts),
+            "centre": {name: _plain(number) for name, number in self.centre},
+            "scale": {name: _plain(number) for name, number in self.scale},
+            "shrink": None if self.shrink is None else _plain(self.shrink),
+        }
+        if self.fourth:
+            data["fourth"] = True
+        if self.average is not None:
+            data["average"] = self.average
+        return data
+
+    def __str__(self) -> str:
+        options = [] if self.intercept else ["intercept=False"]
+        options += [] if self.parts == PARTS else [f"parts={list(self.parts)!r}"]
+        options += ["fourth=True"] if self.fourth else []
+        options += _written(self.centre, self.scale, self.shrink)
+        options += [] if self.average is None else [f"average={self.average}"]
+        return f"moments({', '.join([_listed(self.features), str(self.response), *options])})"
+
+    def _unshortened(self, schema: Schema) -> tuple[Feature, ...]:
+        return _standardised((*self.features, self.response), self.centre, self.scale)
+
+    def _box(self, schema: Schema) -> list[tuple[Fraction, Fraction]]:
+        """The checks every use of a schema passes, and the ranges of the unshortened entries."""
+        if self.average is not None and not schema.is_change_one:
+            raise Unsupported("average=k needs neighbours='change-one': a removed record would move every block.")
+        if schema.n is not None and schema.n % self.block:
+            raise InvalidArgument(
+                f"average = {self.block} does not divide n = {schema.n}; choose a divisor.", argument="average"
+            )
+        return checked_box(self._unshortened(schema), schema, 4 if self.fourth else 2)
+
+    def _sensitivity(
+        self, schema: Schema, norm: int, weights: Sequence[object] | None, moves: Sequence[Fraction] | None
+    ) -> Sensitivity:
+        self._box(schema)
+        return moment_sensitivity(
+            self._unshortened(schema),
+            self.monomials(schema),
+            schema,
+            norm=checked_norm(norm),
+            weights=checked_weights(weights, self.default_weights(schema)),
+            radius=self.radius,
+            block=self.block,
+            rounding=moves,
+        )
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class SmallestEigenvalue:
+    """lambda_min(X'X) of rows x shortened to norm R: adding u u' and taking v v' away moves it by at most R^2."""
+
+    features: tuple[Feature, ...]
+    shrink: Fraction
+    centre: Named
+    scale: Named
+    kind: ClassVar[str] = "smallest-eigenvalue"
+    is_count: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        features: str | Feature | Sequence[str | Feature],
+        shrink: object,
+        centre: Mapping[str, object] | None = None,
+        scale: Mapping[str, object] | None = None,
+    ) -> None:
+        assign = object.__setattr__
+        x = read_features((features,) if isinstance(features, str | Feature) else features, "SmallestEigenvalue")
+        assign(self, "features", x)
+        assign(self, "shrink", fraction(shrink, "shrink", positive=True))
+        assign(self, "centre", _named(centre, x, "centre"))
+        assign(self, "scale", _named(scale, x, "scale"))
+
+    def entries(self, schema: Schema) -> tuple[Feature, ...]:
+        """(x_1..x_d) as features: centred, scaled and shortened together."""
+        row = _standardised(self.features, self.centre, self.scale)
+        checked_box(row, schema, 2)
+        return tuple(shrunk(row, i, float(self.shrink)) for i in range(len(row)))
+
+    def gram_row(self, schema: Schema) -> tuple[Feature, ...]:
+        """The features whose sums are the entries of X'X on and above its diagonal, row by row."""
+        entries = self.entries(schema)
+        pairs = itertools.combinations_with_replacement(range(len(entries)), 2)
+        return tuple(monomial_feature(entries, pair) for pair in pairs)
+
+    def labels(self, schema: Schema) -> tuple[str, ...]:  # noqa: ARG002
+        return (str(self),)
+
+    def default_weights(self, schema: Schema) -> tuple[Fraction, ...]:  # noqa: ARG002
+        return (Fraction(1),)
+
+    def sensitivity(self, schema: Schema, norm: int = 1, weights: Sequence[object] | None = None) -> Sensitivity:
+        """R^2 (or the longest row of the box squared, if that is shorter) under both neighbour relations."""
+        (weight,) = checked_weights(weights, self.default_weights(schema))
+        box = checked_box(_standardised(self.features, self.centre, self.scale), schema, 2)
+        radius = max(self.shrink, Fraction(float(self.shrink)))
+        longest = sum((max(low * low, high * high) for low, high in box), Fraction(0))
+        value = weight * min(radius * radius, longest)
+        # d orthogonal rows along the axes, one of them removed: lambda_min falls from the shortest's square to 0.
+        shortened, _ = shrunk_box([(Fraction(0), max(abs(low), abs(high))) for low, high in box], radius)
+        has_axes = len(box) == 1 or (all(low <= 0 <= high for low, high in box) and schema.largest_n >= len(box))
+        reached = float(weight * min(high * high for _, high in shortened)) if has_axes else 0.0
+        return Sensitivity(value, min(reached, float(value)), checked_norm(norm), "Weyl's inequality")
+
+    def value(self, columns: Mapping[str, Any], schema: Schema) -> Any:
+        """lambda_min(X'X) on NumPy columns; the last axis of a column is the record's."""
+        x = np.stack(_evaluated(self.entries(schema), columns, schema), axis=-1)
+        return np.linalg.eigvalsh(np.swapaxes(x, -1, -2) @ x)[..., :1]
+
+    def to_dict(self) -> dict[str, object]:
+        return {
+            "kind": self.kind,
+            "features": [str(feature) for feature in self.features],
+            "shrink": _plain(self.shrink),
+            "centre": {name: _plain(number) for name, number in self.centre},
+            "scale": {name: _plain(number) for name, number in self.scale},
+        }
+
+    def __str__(self) -> str:
+        return f"smallest_eigenvalue({', '.join([_listed(self.features), *_written((), (), self.shrink)])}"\
+            f"{''.join(', ' + option for option in _written(self.centre, self.scale, None))})"
+
+
+def moments_from_dict(data: Mapping[str, Any]) -> Moments:
+    """Read `Moments` from its plain form in a release."""
+    from noisewise.statistics.text import statistic_from_dict
+
+    read = statistic_from_dict(data)
+    if not isinstance(read, Moments):
+        raise InvalidArgument(f"kind = {data.get('kind')!r:.60} is not 'moments'.", argument="kind")
+    return read
+
+
+def _standardised(features: Sequence[Feature], centre: Named, scale: Named) -> tuple[Feature, ...]:
+    """(f - centre) * factor with factor = 1/scale as a float: two roundings, and none that is not needed."""
+    centres, scales, row = dict(centre), dict(scale), []
+    for feature in features:
+        c, s = centres.get(str(feature), Fraction(0)), scales.get(str(feature), Fraction(1))
+        moved = feature if c == 0 else feature - constant(c)
+        row.append(moved if s == 1 else Feature("multiply", (moved, constant(float(1 / s)))))
+    return tuple(row)
+
+
+def _evaluated(entries: Sequence[Feature], columns: Mapping[str, Any], schema: Schema) -> list[Any]:
+    algebra, memory = NumPyAlgebra(columns, schema), {}  # type: NumPyAlgebra, dict[Feature, Any]
+    return list(np.broadcast_arrays(*(entry.fold(algebra, memory) for entry in entries)))
+
+
+def _named(given: Mapping[str, object] | None, features: Sequence[Feature], argument: str) -> Named:
+    """Public numbers by the text of a feature (or the bare name of a column), in the row's order."""
+    if given is None:
+        return ()
+    if not isinstance(given, Mapping):
+        raise InvalidArgument(f"{argument} must be a mapping such as {{'age': 40}}.", argument=argument)
+    numbers = {}
+    for key, value in given.items():
+        match = [f for f in features if key in (str(f), f) or f == as_feature(key)] if isinstance(key, str) else []
+        if not match:
+            names = ", ".join(map(str, features))
+            raise InvalidArgument(f"{argument} names {key!r:.60}, which is not one of {names}.", argument=argument)
+        numbers[str(match[0])] = fraction(value, f"{argument}[{key!r}]", positive=argument == "scale")
+    return tuple((str(f), numbers[str(f)]) for f in features if str(f) in numbers)
+
+
+def _parts(parts: object) -> tuple[str, ...]:
+    if isinstance(parts, str) or not isinstance(parts, Sequence) or not parts or not set(parts) <= set(PARTS):
+        raise InvalidArgument(f"parts = {parts!r:.60}; list some of 'xx', 'xy', 'yy'.", argument="parts")
+    return tuple(part for part in PARTS if part in parts)
+
+
+def _flag(value: object, argument: str) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidArgument(f"{argument} = {value!r:.60} must be True or False.", argument=argument)
+    return value
+
+
+def _plain(number: Fraction) -> int | float | str:
+    """A number as JSON holds it, if reading it back gives the same number; else as text."""
+    if number.denominator == 1 and abs(number) < 2**53:
+        return int(number)
+    near = float(number)
+    return near if Fraction(repr(near)) == number else str(number)
+
+
+def _written(centre: Named, scale: Named, shrink: Fraction | None) -> list[str]:
+    written = []
+    for name, numbers in (("centre", centre), ("scale", scale)):
+        if numbers:
+            written.append(f"{name}={{{', '.join(f'{key}: {exact_text(number)}' for key, number in numbers)}}}")
+    return written if shrink is None else [*written, f"shrink={exact_text(shrink)}"]
+
+
+def _listed(features: Sequence[Feature]) -> str:
+    return f"[{', '.join(map(str, features))}]"
