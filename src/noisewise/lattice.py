@@ -40,11 +40,11 @@ def unit_lattice(size: int) -> Lattice:
 
 def sum_step(*, scale: Fraction, n: int, low: float, high: float, error: float) -> float:
     """The step of a sum of n values in [low, high] that gets noise of the given scale."""
-    largest = max(Fraction(high) - Fraction(low), abs(Fraction(low)), abs(Fraction(high)))
+    width, largest = Fraction(high) - Fraction(low), max(abs(Fraction(low)), abs(Fraction(high)))
     coarse = power_of_two_below(scale / 2**20)
     step = min(coarse, power_of_two_below(scale / (2**9 * n)))
     # Below the rounding error of the feature and of floor(v/step + 1/2) a finer step buys nothing.
-    finest = max(Fraction(error), largest / 2**48, n * largest / LARGEST_SUM + Fraction(1, 2**1000))
+    finest = max(Fraction(error), largest / 2**48, n * width / LARGEST_SUM + Fraction(1, 2**1000))
     while step < coarse and step < finest:
         step *= 2
     if step < finest:
@@ -61,6 +61,11 @@ def lattice_for(steps: Sequence[float], ranges: Sequence[tuple[float, float, flo
     low = tuple(_nearest(Fraction(bounds[0]) / Fraction(step)) for step, bounds in pairs)
     high = tuple(_nearest(Fraction(bounds[1]) / Fraction(step)) for step, bounds in pairs)
     return Lattice(tuple(steps), low, high)
+
+
+def entry_steps(ranges: Sequence[tuple[float, float, float]]) -> list[float]:
+    """Steps for entries that are summed over a block before products are taken: 2^-30 of each entry's size."""
+    return [float(power_of_two_below(Fraction(max(abs(low), abs(high))) / 2**30)) for low, high, _ in ranges]
 
 
 def rounded_sensitivity(

@@ -17,7 +17,7 @@ from typing import Any
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import float_above, fraction, power_of_two_below
-from noisewise.lattice import Lattice, lattice_for, rounded_sensitivity, sum_step, unit_lattice
+from noisewise.lattice import Lattice, entry_steps, lattice_for, rounded_sensitivity, sum_step, unit_lattice
 from noisewise.privacy import smooth
 from noisewise.privacy.calibration import gaussian_sigma, laplace_scale
 from noisewise.privacy.finite import FiniteLaw, adjacent, randomized_response, satisfies
@@ -34,7 +34,7 @@ from noisewise.privacy.law import (
 )
 from noisewise.privacy.mechanism import check_validity, default_mechanism
 from noisewise.schema import Schema
-from noisewise.statistics import Records, SmallestEigenvalue, Statistic
+from noisewise.statistics import Moments, Records, SmallestEigenvalue, Statistic
 from noisewise.statistics.enclosure import feature_range
 from noisewise.statistics.order import OrderStatistic, Quantile
 from noisewise.statistics.sensitivity import Sensitivity, checked_weights, exact
@@ -207,12 +207,13 @@ def _sum_lattice(
     statistic: Any, schema: Schema, guarantee: Guarantee, unrounded: Sensitivity, weights: tuple[Fraction, ...]
 ) -> tuple[Lattice, Sensitivity]:
     row = statistic.row(schema)
-    ranges = [feature_range(feature, schema) for feature in row]
-    scales = _scales(unrounded, guarantee, weights)
-    n = schema.largest_n
+    ranges, n = [feature_range(feature, schema) for feature in row], schema.largest_n
+    if isinstance(statistic, Moments) and statistic.block > 1:
+        unrounded, ranges = _averaged(statistic, schema, unrounded.norm, weights)
+        n //= statistic.block
     steps = [
         sum_step(scale=scale, n=n, low=low, high=high, error=error)
-        for scale, (low, high, error) in zip(scales, ranges, strict=True)
+        for scale, (low, high, error) in zip(_scales(unrounded, guarantee, weights), ranges, strict=True)
     ]
     lattice = lattice_for(steps, ranges)
     rounded = rounded_sensitivity(
@@ -224,6 +225,21 @@ def _sum_lattice(
         is_change_one=schema.is_change_one,
     )
     return lattice, rounded
+
+
+def _averaged(
+    statistic: Moments, schema: Schema, norm: int, weights: tuple[Fraction, ...]
+) -> tuple[Sensitivity, list[tuple[float, float, float]]]:
+    """Averaged rows: the sensitivity with entries already rounded, and the range of each product of block sums."""
+    bounds = [feature_range(entry, schema) for entry in statistic.entries(schema)]
+    moves = [
+        Fraction(step) / 2 + Fraction(_rounding(*entry, step))
+        for step, entry in zip(entry_steps(bounds), bounds, strict=True)
+    ]
+    sensitivity = statistic.rounded_sensitivity(schema, entry_moves=moves, norm=norm, weights=weights)
+    sizes = [max(abs(low), abs(high)) * (1 + 2.0**-29) for low, high, _ in bounds]
+    largest = [statistic.block * math.prod(sizes[i] for i in monomial) for monomial in statistic.monomials(schema)]
+    return sensitivity, [(-size, size, 4 * 2.0**-53 * size) for size in largest]
 
 
 def _rounding(low: float, high: float, error: float, step: float) -> float:
@@ -293,7 +309,7 @@ def _eigenvalue_law(
     n, size = schema.largest_n, len(statistic.features)
     radius_squared = Fraction(statistic.shrink) ** 2
     gram_step = eigenvalue_gram_step(statistic, schema)
-    row_error = max(feature_range(feature, schema)[2] for feature in statistic.gram_row(schema))
+    row_error = max(_rounding(*feature_range(feature, schema), gram_step) for feature in statistic.gram_row(schema))
     gram_error = n * size * (Fraction(gram_step) / 2 + Fraction(row_error))
     solver_error = n * radius_squared * size * Fraction(16, 2**52)
     value = unrounded.value + step + 2 * (gram_error + solver_error)
@@ -307,8 +323,9 @@ def _eigenvalue_law(
 
 
 def eigenvalue_gram_step(statistic: SmallestEigenvalue, schema: Schema) -> float:
-    """The finest step on which the Gram matrix still sums exactly in 62 bits."""
-    return float(2 * power_of_two_below(schema.largest_n * 2 * Fraction(statistic.shrink) ** 2 / 2**62))
+    """The finest step on which the Gram matrix sums exactly in 62 bits and entries round as doubles."""
+    square = 2 * Fraction(statistic.shrink) ** 2
+    return float(2 * power_of_two_below(max(schema.largest_n * square / 2**62, square / 2**48)))
 
 
 def _settle_finite(schema: Schema, guarantee: Guarantee, law: FiniteLaw) -> Settled:
@@ -343,7 +360,7 @@ def _part(part: object) -> Part | None:
     start, stop = fraction(part[0], "part"), fraction(part[1], "part")
     if not 0 <= start < stop <= 1:
         raise InvalidArgument(f"part = ({start}, {stop}) must satisfy 0 <= start < stop <= 1.", argument="part")
-    return None if (start, stop) == (0, 1) else (start, stop)
+    return None if start == 0 and stop == 1 else (start, stop)
 
 
 def _words(law: Law) -> str:

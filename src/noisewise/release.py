@@ -36,7 +36,7 @@ from noisewise.statistics.sensitivity import checked_weights
 
 FORMAT = "noisewise-release/1"
 LARGEST_FILE = 200 * 2**20
-LARGEST_VALUE = 2**64
+LARGEST_VALUE = 2**100
 
 Whole = Annotated[StrictInt, Field(gt=-LARGEST_VALUE, lt=LARGEST_VALUE)]
 

@@ -184,17 +184,19 @@ def test_replaced_records_keep_what_was_spent_under_a_new_id(path: Path) -> None
     ledger.check([first, second])
 
 
-def test_parts_of_replaced_records_count_for_everyone(path: Path) -> None:
-    """A person in the first half of the old records may be in the second half of the new ones."""
-    ledger = Ledger.open(path, PureDP(3))
-    spend(ledger, PureDP(1), (Fraction(0), HALF))
-    spend(ledger, PureDP(HALF), (HALF, Fraction(1)))
-    ledger.replace_records()
-    assert ledger.spent() == PureDP(1), "nobody gave more than the worst part of the old records"
-    spend(ledger, PureDP(2), (HALF, Fraction(1)))
-    assert ledger.spent() == PureDP(3)
-    with pytest.raises(BudgetExceeded):
-        spend(ledger, PureDP(1), (HALF, Fraction(1)))
+def test_charges_that_leave_no_fixed_amount_are_still_kept_within_the_limit(path: Path) -> None:
+    ledger = Ledger.open(path, ApproxDP(1, "1e-6"))
+    spend(ledger, ZeroConcentratedDP("0.01"))
+    with pytest.raises(Incomparable):
+        ledger.remaining()
+    assert "no fixed amount" in str(ledger)
+    with pytest.raises(
+        BudgetExceeded, match=r"rho = 0\.1, which does not fit into what remains of \(epsilon = 1"
+    ) as caught:
+        spend(ledger, ZeroConcentratedDP("0.1"))
+    assert caught.value.remaining is None
+    spend(ledger, ZeroConcentratedDP("0.001"))
+    ledger.check(ledger.releases())
 
 
 # Failing half-way
@@ -317,6 +319,8 @@ def test_a_guarantee_that_could_not_be_read_back_is_refused_before_it_closes_the
         spend(ledger, endless)
     with pytest.raises(InvalidArgument, match="digits"):
         Ledger.open(path.with_name("other.ledger"), endless)
+    with pytest.raises(InvalidArgument, match="part has too many digits"):
+        spend(ledger, PureDP(1), (HALF, HALF + Fraction(1, 3**10_000)))
     assert Ledger.open(path).spent() is None
 
 

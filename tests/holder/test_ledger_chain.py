@@ -1,7 +1,8 @@
-"""Promise C5: no cell, row or rule of a ledger, and no release file, is changed unnoticed."""
+"""Promise C5: nothing in a ledger is changed unnoticed; and what replaced records gave still counts."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -18,7 +19,7 @@ from noisewise.errors import (
     LedgerError,
 )
 from noisewise.holder.ledger import Account, Ledger
-from noisewise.privacy.guarantee import Guarantee, PureDP
+from noisewise.privacy.guarantee import ApproxDP, Guarantee, PureDP
 
 FINGERPRINT = "v1:4000:canary-fingerprint"
 HALF = Fraction(1, 2)
@@ -207,3 +208,95 @@ def test_a_flipped_byte_is_refused_or_changes_nothing(path: Path) -> None:
         except LedgerError:
             n_refused += 1
     assert n_refused > 0
+
+
+# Replaced records
+
+
+def test_parts_of_replaced_records_count_for_everyone(path: Path) -> None:
+    """A person in the first half of the old records may be in the second half of the new ones."""
+    ledger = Ledger.open(path, PureDP(3))
+    spend(ledger, PureDP(1), (Fraction(0), HALF))
+    spend(ledger, PureDP(HALF), (HALF, Fraction(1)))
+    ledger.replace_records()
+    assert ledger.spent() == PureDP(1), "nobody gave more than the worst part of the old records"
+    spend(ledger, PureDP(2), (HALF, Fraction(1)))
+    assert ledger.spent() == PureDP(3)
+    with pytest.raises(BudgetExceeded):
+        spend(ledger, PureDP(HALF), (HALF, Fraction(1)))
+
+
+def worst_person(charges: list[list[tuple[Fraction, tuple[Fraction, Fraction] | None]]]) -> Fraction:
+    """By enumeration: people who stood anywhere in each data set, and what each of them has given."""
+    places = [Fraction(k, 6) for k in (1, 3, 5)]  # one inside each third
+    return max(
+        sum(
+            (
+                epsilon
+                for group, place in zip(charges, person, strict=True)
+                for epsilon, part in group
+                if part is None or part[0] <= place < part[1]
+            ),
+            Fraction(0),
+        )
+        for person in itertools.product(places, repeat=len(charges))
+    )
+
+
+def test_the_total_is_that_of_the_worst_person_across_replaced_records(path: Path) -> None:
+    thirds = [Fraction(k, 3) for k in range(4)]
+    parts = [None, *itertools.combinations(thirds, 2)]
+    n_refused = 0
+    for attempt in range(8):
+        ledger = Ledger.open(path.with_name(f"{attempt}.ledger"), PureDP(2))
+        charges: list[list[tuple[Fraction, tuple[Fraction, Fraction] | None]]] = [[]]
+        for _ in range(12):
+            if random.random() < 0.2:
+                ledger.replace_records()
+                charges.append([])
+                continue
+            epsilon, part = Fraction(random.randint(1, 7), 10), random.choice(parts)
+            would_be = worst_person([*charges[:-1], [*charges[-1], (epsilon, part)]])
+            if would_be <= 2:
+                spend(ledger, PureDP(epsilon), part)
+                charges[-1].append((epsilon, part))
+            else:
+                with pytest.raises(BudgetExceeded):
+                    spend(ledger, PureDP(epsilon), part)
+                n_refused += 1
+            worst = worst_person(charges)
+            assert ledger.spent() == (PureDP(worst) if worst else None)
+            assert ledger.remaining() == (PureDP(2 - worst) if worst < 2 else None)
+        ledger.check(ledger.releases())
+    assert n_refused > 0
+
+
+def test_under_a_limit_of_two_numbers_replacing_records_loses_no_delta(path: Path) -> None:
+    ledger = Ledger.open(path, ApproxDP(3, "1e-6"))
+    for _ in range(3):
+        spend(ledger, PureDP("0.5"), (Fraction(0), HALF))
+        spend(ledger, PureDP("0.25"), (HALF, Fraction(1)))
+        spend(ledger, ApproxDP("0.25", "1e-7"), (HALF, Fraction(1)))
+        ledger.replace_records()
+        ledger.check()
+    assert ledger.remaining() == ApproxDP("1.5", "7e-7")
+    spend(ledger, ApproxDP("1.5", "7e-7"))
+    with pytest.raises(BudgetExceeded):
+        spend(ledger, PureDP("0.1"))
+
+
+def test_records_replaced_in_too_many_different_ways_are_refused_and_nothing_changes(path: Path) -> None:
+    ledger = Ledger.open(path, ApproxDP(100, "1e-3"))
+
+    def replace(times: int) -> None:
+        for number in range(times):
+            spend(ledger, PureDP(Fraction(1, number + 2)), (Fraction(0), HALF))
+            spend(ledger, ApproxDP(Fraction(1, number + 2), "1e-6"), (HALF, Fraction(1)))
+            ledger.replace_records()
+
+    replace(6)
+    before = ledger.dataset
+    with pytest.raises(LedgerError, match=r"128 different ways.*Nothing was spent\."):
+        replace(1)
+    assert ledger.dataset == before
+    ledger.check(ledger.releases())

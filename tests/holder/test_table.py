@@ -384,7 +384,7 @@ def test_a_missing_column_lists_what_was_wanted_and_never_what_was_found() -> No
 def test_the_number_of_records_must_be_the_declared_one() -> None:
     error = refusal({"x": [1.0, 2.0, 3.0]}, one(Bounded(0, 9), 4))
     assert (error.fault, error.rows) == ("row count", 3)
-    assert "3 records" in str(error)
+    assert "number of records is 3" in str(error)
     assert "n = 4" in str(error)
     assert refusal({"x": np.zeros(0)}, one(Bounded(0, 9), 4)).fault == "no rows"
     error = refusal({"x": np.zeros(37)}, keyed(36))

@@ -9,10 +9,10 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from noisewise.errors import InvalidArgument, InvalidSpec, NoisewiseError
 from noisewise.plan import Plan, plan
@@ -20,6 +20,7 @@ from noisewise.privacy.guarantee import Guarantee, guarantee_from_spec
 from noisewise.schema import Schema, schema_from_dict
 from noisewise.statistics import statistic
 
+Read = TypeVar("Read")
 SECTIONS = ("schema", "table", "ledger", "release", "candidates", "population")
 
 
@@ -73,7 +74,7 @@ class Spec:
             raise InvalidSpec(f"{self.path} needs a section [{name}].", where=name)
         return section
 
-    def _within(self, name: str, act: Any) -> Any:
+    def _within(self, name: str, act: Callable[[], Read]) -> Read:
         try:
             return act()
         except InvalidSpec:

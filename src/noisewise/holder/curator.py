@@ -62,7 +62,7 @@ def make_release(table: Table, plan: Plan, *, ledger: Ledger) -> Release:
 
 def _depends_on_places(plan: Plan) -> bool:
     """True where a record's position or key hash decides what it enters: parts and averaged rows."""
-    return plan.part is not None or (isinstance(plan.statistic, Moments) and plan.statistic.average is not None)
+    return plan.part is not None or (isinstance(plan.statistic, Moments) and plan.statistic.block > 1)
 
 
 def _drawer(table: Table, plan: Plan) -> Drawer:
@@ -98,8 +98,8 @@ def _smooth_drawer(table: Table, statistic: OrderStatistic, law: SmoothLaplace |
     n = plan.part_schema.largest_n
     rank = statistic.rank(n)
     low, high = plan.lattice.low[0], plan.lattice.high[0]
-    floor = smooth.floor_of(step=1.0, alpha=law.alpha)
-    reach = smooth.reach(beta=law.beta, width=float(high - low), floor=floor)
+    floor = smooth.scale_floor(step=1.0, alpha=law.alpha)
+    reach = smooth.reach(beta=law.beta, low=float(low), high=float(high), floor=floor)
     window = order_window(table, statistic.feature, plan, rank=rank, reach=reach + 1)
     index = rank - window.first
     value = int(window.values[index])

@@ -136,6 +136,25 @@ def answers(law: RandomizedResponse | FiniteLaw, true: NDArray[np.integer[Any]])
     return drawn.reshape(given.shape)
 
 
+def uniform_below(bound: int) -> int:
+    """A whole number uniform on 0..bound-1."""
+    return secrets.randbelow(bound)
+
+
+def bernoulli_exp(exponent: Fraction) -> bool:
+    """True with probability exp(-exponent), exactly (Canonne, Kamath & Steinke 2020, Algorithm 1)."""
+    whole, rest = divmod(exponent, 1)
+    return all(_bernoulli_exp_unit(Fraction(1)) for _ in range(int(whole))) and _bernoulli_exp_unit(rest)
+
+
+def _bernoulli_exp_unit(exponent: Fraction) -> bool:
+    """For exponent <= 1: the first k with U_k > exponent/k is odd with probability exp(-exponent)."""
+    k = 1
+    while secrets.randbelow(exponent.denominator * k) < exponent.numerator:
+        k += 1
+    return k % 2 == 1
+
+
 def weighted_index(lengths: Sequence[int], exponents: Sequence[Fraction]) -> int:
     """An index j drawn with probability exactly proportional to lengths[j] exp(-exponents[j]).
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from noisewise.errors import Unsupported
-from noisewise.holder.table import Table
-from noisewise.lattice import Lattice, lattice_for
+from noisewise.errors import InvalidData, Unsupported
+from noisewise.holder.table import BLOCK, Table, double
+from noisewise.lattice import Lattice, entry_steps, lattice_for
 from noisewise.plan import Plan, eigenvalue_gram_step
 from noisewise.schema import Level, Schema
 from noisewise.statistics import Histogram, Marginals, Moments, Records, SmallestEigenvalue
@@ -36,7 +36,7 @@ def lattice_values(table: Table, plan: Plan) -> tuple[int, ...]:
         return _smallest_eigenvalue(table, statistic, plan)
     if isinstance(statistic, OrderStatistic | Records):
         raise Unsupported(f"{statistic.kind} is not a sum.")
-    if isinstance(statistic, Moments) and statistic.average is not None:
+    if isinstance(statistic, Moments) and statistic.block > 1:
         return _averaged_moments(table, statistic, plan)
     return _integer_sums(table, statistic.row(schema), plan.lattice, plan)
 
@@ -91,9 +91,7 @@ class IbisAlgebra:
         return self.rows[name]
 
     def constant(self, value: float) -> Any:
-        import ibis
-
-        return ibis.literal(float(value), type="float64")
+        return double(value)
 
     def add(self, a: Any, b: Any) -> Any:
         return a + b
@@ -113,10 +111,10 @@ class IbisAlgebra:
     def clip(self, a: Any, low: float, high: float) -> Any:
         import ibis
 
-        return ibis.least(ibis.greatest(a, self.constant(low)), self.constant(high))
+        return ibis.cases((a < double(low), double(low)), (a > double(high), double(high)), else_=a)
 
     def between(self, a: Any, low: float, high: float) -> Any:
-        return ((a >= low) & (a <= high)).cast("float64")
+        return ((a >= double(low)) & (a <= double(high))).cast("float64")
 
     def equals(self, name: str, level: Level) -> Any:
         return (self.rows[name] == self.schema.levels(name).index(level)).cast("float64")
@@ -125,30 +123,44 @@ class IbisAlgebra:
         return row[index] * _shrink_factor(list(row), radius)
 
 
-def _lattice_integer(value: Any, step: float, low: int, high: int) -> Any:
+def _lattice_integer(value: Any, lattice: Lattice, k: int) -> Any:
     """floor(v/step + 1/2) between two integers; 1/step is a power of two, so the division is exact."""
     import ibis
 
-    steps = (value * ibis.literal(1 / step, type="float64") + ibis.literal(0.5, type="float64")).floor().cast("int64")
-    return ibis.greatest(ibis.least(steps, ibis.literal(high, type="int64")), ibis.literal(low, type="int64"))
+    low, high = (ibis.literal(end, type="int64") for end in (lattice.low[k], lattice.high[k]))
+    steps = (value * double(1 / lattice.step[k]) + double(0.5)).floor().cast("int64")
+    return ibis.cases((steps < low, low), (steps > high, high), else_=steps)
 
 
 def _integer_sums(table: Table, row: Sequence[Feature], lattice: Lattice, plan: Plan) -> tuple[int, ...]:
     rows, memory = _staged(table.rows(plan.part), row, plan.part_schema)
-    return _sum_products(table, rows, row, memory, lattice, plan.part_schema)
+    algebra = IbisAlgebra(rows, plan.part_schema)
+    return _summed(table, rows, [feature.fold(algebra, memory) for feature in row], lattice, plan.part_schema.n)
 
 
-def _sum_products(
-    table: Table, rows: Any, row: Sequence[Feature], memory: dict[Feature, Any], lattice: Lattice, schema: Schema
-) -> tuple[int, ...]:
-    algebra = IbisAlgebra(rows, schema)
-    totals = {}
-    for k, feature in enumerate(row):
-        value = feature.fold(algebra, memory)
-        totals[f"s{k}"] = _lattice_integer(value, lattice.step[k], lattice.low[k], lattice.high[k]).sum()
-    result = table.execute(rows.aggregate(**totals))
-    # No rows (possible under add-remove): the sum of nothing is 0.
-    return tuple(int(result[f"s{k}"][0].as_py() or 0) for k in range(len(row)))
+def _summed(table: Table, rows: Any, values: Sequence[Any], lattice: Lattice, expected: int | None) -> tuple[int, ...]:
+    """Exact integer sums of values rounded to the lattice, over as many rows as were declared."""
+    totals = {"rows": rows.count()}
+    for k, value in enumerate(values):
+        if _reads_rows(value):
+            # Summed above the lowest integer: only the width of the range has to fit into 62 bits.
+            totals[f"s{k}"] = (_lattice_integer(value, lattice, k) - lattice.low[k]).sum()
+    result = table.execute(rows.aggregate(**totals)).to_pylist()[0]
+    if expected is not None and result["rows"] != expected:
+        raise InvalidData(
+            "The records changed after they were read: their number is no longer the declared one. "
+            "Read the table again. Nothing was spent.",
+            fault="changed",
+        )
+    # The sum of no rows (possible under add-remove) is null, which means 0; a value that is the same for every record
+    # (the intercept under add-remove) has low = high and is no column of its own.
+    return tuple(int(result.get(f"s{k}") or 0) + lattice.low[k] * result["rows"] for k in range(len(values)))
+
+
+def _reads_rows(value: Any) -> bool:
+    import ibis.expr.types as ir
+
+    return isinstance(value, ir.Column)
 
 
 def _staged(rows: Any, row: Sequence[Feature], schema: Schema) -> tuple[Any, dict[Feature, Any]]:
@@ -170,8 +182,8 @@ def _staged(rows: Any, row: Sequence[Feature], schema: Schema) -> tuple[Any, dic
 def _shrink_factor(columns: list[Any], radius: float) -> Any:
     import ibis
 
-    bound = ibis.literal(float(radius), type="float64")
-    return bound / ibis.greatest(sum_in_order([v * v for v in columns]).sqrt(), bound)
+    norm = sum_in_order([v * v for v in columns]).sqrt()
+    return ibis.cases((norm > double(radius), double(radius) / norm), else_=double(1.0))
 
 
 def _histogram(table: Table, statistic: Histogram, plan: Plan) -> tuple[int, ...]:
@@ -208,7 +220,7 @@ def _cell(value: Any, edges: Sequence[float]) -> Any:
 
     cell = ibis.literal(0, type="int64")
     for edge in edges:
-        cell = cell + (value >= ibis.literal(edge, type="float64")).cast("int64")
+        cell = cell + (value >= double(edge)).cast("int64")
     return cell
 
 
@@ -228,14 +240,29 @@ def _smallest_eigenvalue(table: Table, statistic: SmallestEigenvalue, plan: Plan
 
 
 def _averaged_moments(table: Table, statistic: Moments, plan: Plan) -> tuple[int, ...]:
-    raise Unsupported("average")
+    """Entries are summed over each block as integers; products of block sums are then rounded and summed."""
+    schema = plan.part_schema
+    entries = statistic.entries(schema)
+    ranges = [feature_range(entry, schema) for entry in entries]
+    fine = lattice_for(entry_steps(ranges), ranges)
+    rows, memory = _staged(table.blocks(statistic.block, plan.part), entries, schema)
+    algebra = IbisAlgebra(rows, schema)
+    integers = {
+        f"e{k}": _lattice_integer(entry.fold(algebra, memory), fine, k).sum() for k, entry in enumerate(entries)
+    }
+    blocks = rows.group_by(BLOCK).aggregate(**integers)
+    sums = [blocks[f"e{k}"].cast("float64") * double(fine.step[k]) for k in range(len(entries))]
+    values = []
+    for monomial, divisor in zip(statistic.monomials(schema), statistic.divisors(schema), strict=True):
+        product = sums[monomial[0]] if len(monomial) == 1 else sums[monomial[0]] * sums[monomial[1]]
+        values.append(product if divisor == 1 else product / double(divisor))
+    return _summed(table, blocks, values, plan.lattice, schema.largest_n // statistic.block)
 
 
 def _lattice_column(table: Table, feature: Feature, plan: Plan) -> Any:
     rows = table.rows(plan.part)
     value = feature.fold(IbisAlgebra(rows, plan.part_schema))
-    lattice = plan.lattice
-    return rows.select(q=_lattice_integer(value, lattice.step[0], lattice.low[0], lattice.high[0]))
+    return rows.select(q=_lattice_integer(value, plan.lattice, 0))
 
 
 def _count_where(condition: Any) -> Any:

@@ -9,7 +9,8 @@ and it decides, draws, charges and stores in one transaction. So no number of pr
 leaves the charge and the release both stored or neither, and nothing is shown that is not stored. The same request
 on the same records returns the stored bytes and costs nothing: asking twice must not average the noise away.
 
-Which records? The ledger keeps a keyed fingerprint of the first table and refuses any other before it charges.
+Which records? The ledger keeps a keyed fingerprint of the first table and refuses any other before it charges;
+once a part was released, also of the places of its records, because parts are disjoint only while nobody moves.
 The fingerprint and its key stay in the file: they are in no release, entry, message or printed form.
 """
 
@@ -26,14 +27,22 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from noisewise import exact
-from noisewise.errors import BudgetExceeded, DifferentRecords, InvalidArgument, LedgerError, NoisewiseError
+from noisewise.errors import (
+    DifferentRecords,
+    InvalidArgument,
+    LedgerError,
+    NoisewiseError,
+)
 from noisewise.holder import ledger_chain as chain
 from noisewise.holder import ledger_store as store
+from noisewise.holder.ledger_budget import check_budget, is_within_limit, left_of, remaining_of, spent
 from noisewise.holder.ledger_chain import Book, Entry, Part
-from noisewise.privacy.accounting import Charge, fits, parallel_total, remaining
+from noisewise.privacy.accounting import Charge
 from noisewise.privacy.guarantee import Guarantee
 
 __all__ = ["Account", "Entry", "Ledger"]
+
+MOST_HISTORIES = 64  # Each is added up at every release; only parts charged unevenly and replaced often reach it.
 
 Result = TypeVar("Result")
 
@@ -113,6 +122,27 @@ class Ledger:
         """The secret salt under which the holder fingerprints records; it must not leave the holder."""
         return self._book().salt
 
+    def find(
+        self,
+        request: bytes,
+        guarantee: Guarantee,
+        part: Part | None,
+        fingerprint: str,
+        arrangement: str | None = None,
+    ) -> bytes | None:
+        """The stored release of this request, or None where `release_once` would make one; refusals come early."""
+        charge, digest = _checked(request, guarantee, part, fingerprint, arrangement)
+
+        def act(connection: sqlite3.Connection) -> bytes | None:
+            book = self._verified(connection)
+            self._check_records(book, fingerprint, arrangement)
+            stored = _stored_release(connection, book, digest)
+            if stored is None:
+                check_budget(book, charge, ledger=self._path.name)
+            return stored
+
+        return self._read(act)
+
     def release_once(
         self,
         request: bytes,
@@ -120,31 +150,26 @@ class Ledger:
         part: Part | None,
         fingerprint: str,
         produce: Callable[[Account], bytes],
+        arrangement: str | None = None,
     ) -> bytes:
         """Make, charge and store one release; or return the stored one if this request was already met.
 
         `produce` draws the noise. It runs after the records and the budget are checked and inside the transaction,
         so its bytes come back only when they and their charge are on disk. Whatever fails, nothing is spent.
+        `arrangement` is the fingerprint of the records in their places, for releases in which places matter.
         """
-        _require(isinstance(request, bytes) and len(request) > 0, "request", "the bytes of the request")
-        _require(isinstance(guarantee, Guarantee), "guarantee", "a guarantee such as PureDP(1)")
-        _require(isinstance(fingerprint, str) and len(fingerprint) > 0, "fingerprint", "the records' fingerprint")
         _require(callable(produce), "produce", "a function that makes the release")
-        chain.guarantee_text(guarantee)
-        charge = Charge(guarantee, part)
-        digest = hashlib.sha256(request).hexdigest()
+        charge, digest = _checked(request, guarantee, part, fingerprint, arrangement)
 
         def act(connection: sqlite3.Connection) -> tuple[bytes, str]:
             book = self._verified(connection)
-            if book.fingerprint not in (None, fingerprint):
-                raise self._different_records()
-            stored = book.stored(digest)
+            self._check_records(book, fingerprint, arrangement)
+            stored = _stored_release(connection, book, digest)
             if stored is not None:
-                sql = "SELECT release FROM entries WHERE sequence = ?"
-                return connection.execute(sql, (stored.sequence,)).fetchone()[0], book.head
-            self._check_budget(book, charge)
+                return stored, book.head
+            check_budget(book, charge, ledger=self._path.name)
             # Write something first: a read-only or full disk is then met before any noise is drawn.
-            chain.keep_fingerprint(connection, book, book.dataset, fingerprint)
+            chain.keep_fingerprint(connection, book, book.dataset, fingerprint, arrangement or book.arrangement)
             release = _produced(produce, Account(book.dataset, book.head))
             head = chain.append(
                 connection,
@@ -164,13 +189,19 @@ class Ledger:
     def replace_records(self) -> None:
         """Accept other records from now on: a new data-set id, and nothing that was spent is forgotten.
 
-        The same people may be in the new records, so every earlier charge still counts, on all of them.
+        The same people may be in the new records, so every earlier charge still counts. They need not be in the same
+        part of them, so an earlier charge on a part may meet any part of the new records.
         """
 
         def act(connection: sqlite3.Connection) -> tuple[None, str]:
             book, dataset = self._verified(connection), secrets.token_hex(16)
-            chain.keep_fingerprint(connection, book, dataset, None)
-            return None, chain.append(connection, book.head, len(book.entries), chain.REPLACED, dataset=dataset)
+            chain.keep_fingerprint(connection, book, dataset, None, None)
+            head = chain.append(connection, book.head, len(book.entries), chain.REPLACED, dataset=dataset)
+            n_histories = len(chain.histories(chain.read_book(connection, self._path)))
+            if n_histories > MOST_HISTORIES:
+                reason = f"its parts were charged in {n_histories} different ways, too many to follow into new records"
+                raise store.refusal(self._path, reason, "open a new ledger with the data owner's consent")
+            return None, head
 
         self._write(act)
 
@@ -180,35 +211,41 @@ class Ledger:
 
     def releases(self) -> tuple[bytes, ...]:
         """The stored release files, first to last."""
-        return self._read(lambda connection: tuple(self._releases(connection).values()))
+
+        def act(connection: sqlite3.Connection) -> tuple[bytes, ...]:
+            self._verified(connection)
+            return tuple(_stored(connection).values())
+
+        return self._read(act)
 
     def charges(self) -> tuple[Charge, ...]:
-        """What the account has to add up."""
-        return chain.charges(self._book())
+        """What was charged, as recorded. Parts of replaced records do not line up with those of the present ones."""
+        return chain.charges(self._book().entries)
 
     def spent(self) -> Guarantee | None:
-        """What the records that were asked most have given so far, on the limit's scale; None if nothing."""
-        charges = self.charges()
-        return parallel_total(charges, like=self._limit) if charges else None
+        """What the person who was asked most has given so far, on the limit's scale; None if nothing."""
+        return spent(self._book())
 
     def remaining(self, part: Part | None = None) -> Guarantee | None:
-        """What may still be spent on `part` (None: on all records); None when nothing is left."""
-        return remaining(self.charges(), self._limit, part)
+        """What may still be spent on `part` (None: on all records); None when nothing is left.
+
+        Refused with `Incomparable` where no single amount says it (`privacy.accounting.remaining`).
+        """
+        return remaining_of(self._book(), part)
 
     def check(self, releases: Sequence[bytes] = ()) -> None:
         """Verify the file, the chain, the total, and that each given release file is the one stored here.
 
-        The chain alone cannot show that its last entries were cut off; a release made after them can.
+        The chain alone cannot show that its last entries were cut off; a release made from them can.
         """
 
         def act(connection: sqlite3.Connection) -> tuple[Book, dict[str, bytes]]:
             if connection.execute("PRAGMA integrity_check").fetchall() != [("ok",)]:
                 raise store.damaged(self._path, "SQLite's integrity check failed")
-            return self._verified(connection), self._releases(connection)
+            return self._verified(connection), _stored(connection)
 
         book, stored = self._read(act)
-        charges = chain.charges(book)
-        if charges and not fits(charges, book.limit):
+        if not is_within_limit(book):
             raise store.damaged(self._path, f"more than its limit, {book.limit}, was spent")
         for release in releases:
             chain.check_release(release, book, stored, self._path)
@@ -230,15 +267,12 @@ class Ledger:
 
     def __str__(self) -> str:
         book = self._book()
-        charges = chain.charges(book)
-        n_releases = sum(entry.kind == chain.RELEASED for entry in book.entries)
-        spent = parallel_total(charges, like=book.limit) if charges else "nothing"
-        left = remaining(charges, book.limit, None) or "nothing"
+        n_releases = len(chain.charges(book.entries))
         return (
             f"Ledger {self._path.name!r} of data set {book.dataset}\n"
             f"  limit      {book.limit}\n"
-            f"  spent      {spent}, in {n_releases} release{'' if n_releases == 1 else 's'}\n"
-            f"  remaining  {left}"
+            f"  spent      {spent(book) or 'nothing'}, in {n_releases} release{'' if n_releases == 1 else 's'}\n"
+            f"  remaining  {left_of(book, None) or 'nothing'}"
         )
 
     def _book(self) -> Book:
@@ -267,37 +301,48 @@ class Ledger:
         if not store.exists(self._path):
             raise store.damaged(self._path, "its file is gone")
 
-    def _check_budget(self, book: Book, charge: Charge) -> None:
-        charges = chain.charges(book)
-        if fits([*charges, charge], book.limit):
-            return
-        left = remaining(charges, book.limit, charge.part)
-        advice = "Open" if left is None else f"Ask for {str(left).replace('=', '<=')}, or open"
-        remains, limit = (_amount(amount, like=charge.guarantee) for amount in (left, book.limit))
-        raise BudgetExceeded(
-            f"this release needs {charge.guarantee}, but {remains} of {limit} remains in ledger "
-            f"{self._path.name!r}. {advice} a new ledger with the data owner's consent. Nothing was spent.",
-            needed=charge.guarantee,
-            remaining=left,
-            limit=book.limit,
+    def _check_records(self, book: Book, fingerprint: str, arrangement: str | None) -> None:
+        """Refuse other records; and, where places matter, the same records in other places."""
+        advice = (
+            "Open a new ledger, or call ledger.replace_records(), which keeps what was spent and gives a new data-set "
+            "id. Nothing was spent."
         )
+        if book.fingerprint not in (None, fingerprint):
+            raise DifferentRecords(
+                f"these are not the records that ledger {self._path.name!r} has accounted for, or not under the schema "
+                f"(columns, bounds, clamping) of its first release. {advice}",
+                reason="different records",
+            )
+        if arrangement is not None and book.arrangement not in (None, arrangement):
+            raise DifferentRecords(
+                f"these records are not in the places they had when ledger {self._path.name!r} first released a part: "
+                f"a record that moved could be in two parts. Restore their order, or: {advice}",
+                reason="different places",
+            )
 
-    def _releases(self, connection: sqlite3.Connection) -> dict[str, bytes]:
-        """Each stored release under the head it names: the one before its own entry."""
-        self._verified(connection)
-        rows = connection.execute(
-            "SELECT before.head, entry.release FROM entries AS entry JOIN entries AS before "
-            "ON before.sequence = entry.sequence - 1 WHERE entry.release IS NOT NULL ORDER BY entry.sequence"
-        )
-        return dict(rows)
 
-    def _different_records(self) -> DifferentRecords:
-        return DifferentRecords(
-            f"these are not the records that ledger {self._path.name!r} has accounted for. Open a new ledger, or "
-            "call ledger.replace_records(), which keeps what was spent and gives a new data-set id. "
-            "Nothing was spent.",
-            reason="different records",
-        )
+def _checked(
+    request: bytes, guarantee: Guarantee, part: Part | None, fingerprint: str, arrangement: str | None
+) -> tuple[Charge, str]:
+    """What a request asks for, as its charge and its digest."""
+    _require(isinstance(request, bytes) and len(request) > 0, "request", "the bytes of the request")
+    _require(isinstance(guarantee, Guarantee), "guarantee", "a guarantee such as PureDP(1)")
+    for value, name in ((fingerprint, "fingerprint"), (arrangement or fingerprint, "arrangement")):
+        _require(isinstance(value, str) and len(value) > 0, name, "a fingerprint of the records")
+    charge = Charge(guarantee, part)
+    chain.guarantee_text(guarantee)
+    chain.part_text(charge.part)
+    return charge, hashlib.sha256(request).hexdigest()
+
+
+def _stored_release(connection: sqlite3.Connection, book: Book, digest: str) -> bytes | None:
+    entry = book.stored(digest)
+    if entry is None:
+        return None
+    release: bytes = connection.execute("SELECT release FROM entries WHERE sequence = ?", (entry.sequence,)).fetchone()[
+        0
+    ]
+    return release
 
 
 def _produced(produce: Callable[[Account], bytes], account: Account) -> bytes:
@@ -328,12 +373,13 @@ def _fault(release: bytes, account: Account) -> str | None:
     return None
 
 
-def _amount(guarantee: Guarantee | None, *, like: Guarantee) -> str:
-    """A guarantee in a sentence that has named its one number already: '0.3' for 'epsilon = 0.3'."""
-    if guarantee is None:
-        return "nothing"
-    number = str(guarantee).partition(" = ")[2]
-    return f"({guarantee})" if "=" in number or type(guarantee) is not type(like) else number
+def _stored(connection: sqlite3.Connection) -> dict[str, bytes]:
+    """Each stored release under the head it names: the one before its own entry."""
+    rows = connection.execute(
+        "SELECT before.head, entry.release FROM entries AS entry JOIN entries AS before "
+        "ON before.sequence = entry.sequence - 1 WHERE entry.release IS NOT NULL ORDER BY entry.sequence"
+    )
+    return dict(rows)
 
 
 def _path(path: str | os.PathLike[str]) -> Path:

@@ -17,7 +17,8 @@ import hmac
 import json
 import secrets
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -28,7 +29,7 @@ from typing import TypeAlias
 
 from noisewise.errors import InvalidArgument, NoisewiseError
 from noisewise.holder.ledger_store import damaged, refusal
-from noisewise.privacy.accounting import Charge, parallel_total
+from noisewise.privacy.accounting import Charge, compose
 from noisewise.privacy.guarantee import Guarantee, guarantee_from_dict
 
 FORMAT = "noisewise-ledger/1"
@@ -60,6 +61,7 @@ class Book:
     limit: Guarantee
     salt: bytes = field(repr=False)
     fingerprint: str | None = field(repr=False)
+    arrangement: str | None = field(repr=False)
 
     @property
     def dataset(self) -> str:
@@ -78,7 +80,7 @@ class Book:
 def open_account(connection: sqlite3.Connection, limit: Guarantee) -> None:
     """Write the first row. Privacy: the data-set id and the salt are random, never derived from records."""
     salt, dataset = secrets.token_bytes(32), secrets.token_hex(16)
-    connection.execute("INSERT INTO private VALUES (?, NULL, ?)", (salt, _seal(salt, dataset, None)))
+    connection.execute("INSERT INTO private VALUES (?, NULL, NULL, ?)", (salt, _seal(salt, dataset, None, None)))
     append(connection, _root(salt), 0, OPENED, dataset=dataset, guarantee=limit)
 
 
@@ -96,48 +98,78 @@ def append(
 ) -> str:
     """Add one row after the head `previous` and return the new head."""
     cost = None if guarantee is None else guarantee_text(guarantee)
-    ends = None if part is None else json.dumps([str(end) for end in part])
     moment = datetime.now(UTC).isoformat(timespec="seconds")
-    row = (sequence, kind, dataset, request, cost, ends, release, moment)
+    row = (sequence, kind, dataset, request, cost, part_text(part), release, moment)
     head = _link(previous, row)
     connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, head))
     return head
 
 
-def keep_fingerprint(connection: sqlite3.Connection, book: Book, dataset: str, fingerprint: str | None) -> None:
-    """Remember (or, with None, forget) which records this account is about."""
-    seal = _seal(book.salt, dataset, fingerprint)
-    connection.execute("UPDATE private SET fingerprint = ?, seal = ?", (fingerprint, seal))
+def keep_fingerprint(
+    connection: sqlite3.Connection, book: Book, dataset: str, fingerprint: str | None, arrangement: str | None
+) -> None:
+    """Remember (or, with None, forget) which records this account is about, and their places if parts were taken."""
+    seal = _seal(book.salt, dataset, fingerprint, arrangement)
+    connection.execute(
+        "UPDATE private SET fingerprint = ?, arrangement = ?, seal = ?", (fingerprint, arrangement, seal)
+    )
 
 
 def read_book(connection: sqlite3.Connection, path: Path) -> Book:
     """Read the account and verify its chain from the first row."""
-    private = connection.execute("SELECT salt, fingerprint, seal FROM private").fetchall()
+    private = connection.execute("SELECT salt, fingerprint, arrangement, seal FROM private").fetchall()
     if len(private) != 1 or not isinstance(private[0][0], bytes):
         raise damaged(path, "its private row is missing or edited")
-    salt, fingerprint, seal = private[0]
+    salt, fingerprint, arrangement, seal = private[0]
     entries = tuple(_verified(connection, path, salt))
     if not entries or entries[0].guarantee is None:
         raise damaged(path, "entry 0, which holds the limit, is missing", sequence=0)
-    if seal != _seal(salt, entries[-1].dataset, fingerprint):
+    if seal != _seal(salt, entries[-1].dataset, fingerprint, arrangement):
         raise damaged(path, "its private row was edited")
-    return Book(entries=entries, limit=entries[0].guarantee, salt=salt, fingerprint=fingerprint)
+    limit = entries[0].guarantee
+    return Book(entries=entries, limit=limit, salt=salt, fingerprint=fingerprint, arrangement=arrangement)
 
 
-def charges(book: Book) -> tuple[Charge, ...]:
-    """The charges of the present records as they are; those of earlier records, on everyone.
+def charges(entries: Iterable[Entry]) -> tuple[Charge, ...]:
+    """What was charged, as it was recorded."""
+    released = (entry for entry in entries if entry.kind == RELEASED)
+    return tuple(Charge(entry.guarantee, entry.part) for entry in released if entry.guarantee is not None)
 
-    A person may have stood in one part of the old records and stand in another part of the new, so parts are disjoint
-    only within one data set: of an earlier one, its worst part's total counts for all.
+
+def histories(book: Book) -> tuple[tuple[Charge, ...], ...]:
+    """Every way in which one person may have been charged: the account fits its limit if each of them does.
+
+    Parts are disjoint within one data set only. Who stood in the first half of earlier records may stand in the second
+    half of the present ones, so each stretch of each earlier data set may meet any part of the present one.
     """
-    total: list[Charge] = []
+    past: list[tuple[Charge, ...]] = [()]
+    present: tuple[Charge, ...] = ()
     for dataset, entries in groupby(book.entries, key=lambda entry: entry.dataset):
-        released = [entry for entry in entries if entry.kind == RELEASED]
-        group = [Charge(entry.guarantee, entry.part) for entry in released if entry.guarantee is not None]
-        if dataset != book.dataset and any(charge.part is not None for charge in group):
-            group = [Charge(parallel_total(group, like=book.limit), None)]
-        total += group
-    return tuple(total)
+        group = charges(entries)
+        if dataset == book.dataset:
+            present = group
+        else:
+            past = [before + stretch for before in past for stretch in _stretches(group, book.limit)]
+    return tuple(before + present for before in past)
+
+
+def _stretches(group: Sequence[Charge], limit: Guarantee) -> list[tuple[Charge, ...]]:
+    """What fell on each stretch of earlier records, as charges on everyone; what another stretch includes is left out.
+
+    On a scale of one number totals are ordered, and the worst stretch stands for all.
+    """
+    points = {Fraction(0), *(charge.part[0] for charge in group if charge.part is not None)}
+    covers = [
+        tuple(one.guarantee for one in group if one.part is None or one.part[0] <= point < one.part[1])
+        for point in sorted(points)
+    ]
+    if len(limit.parts) == 1:
+        covers = [max(covers, key=lambda cover: compose(cover, like=limit).parts if cover else ())]
+    largest: list[tuple[Guarantee, ...]] = []
+    for cover in sorted(covers, key=len, reverse=True):
+        if not any(Counter(cover) <= Counter(other) for other in largest):
+            largest.append(cover)
+    return [tuple(Charge(guarantee) for guarantee in cover) for cover in largest]
 
 
 def check_release(release: bytes, book: Book, stored: Mapping[str, bytes], path: Path) -> None:
@@ -174,18 +206,29 @@ def document(release: bytes) -> dict[str, object] | None:
 
 def guarantee_text(guarantee: Guarantee) -> str:
     """A guarantee as it is stored; one that could not be read back would close the ledger for ever."""
-    text = json.dumps(guarantee.to_dict(), sort_keys=True)
     try:
-        is_kept = _guarantee(text) == guarantee
-    except NoisewiseError:
-        is_kept = False
-    if not is_kept:
-        raise InvalidArgument(
-            "guarantee has too many digits to be stored exactly: expected a number such as 0.1 or 1/3. "
-            "Nothing was spent.",
-            argument="guarantee",
-        )
-    return text
+        text = json.dumps(guarantee.to_dict(), sort_keys=True)
+        if _guarantee(text) == guarantee:
+            return text
+    except ValueError:
+        pass
+    raise _too_long("guarantee")
+
+
+def part_text(part: Part | None) -> str | None:
+    """A part as it is stored."""
+    try:
+        return None if part is None else json.dumps([str(end) for end in part])
+    except ValueError:  # Python writes no integer of more than 4300 digits.
+        pass
+    raise _too_long("part")
+
+
+def _too_long(argument: str) -> InvalidArgument:
+    return InvalidArgument(
+        f"{argument} has too many digits to be stored exactly: expected numbers such as 0.1 or 1/3. Nothing was spent.",
+        argument=argument,
+    )
 
 
 def _verified(connection: sqlite3.Connection, path: Path, salt: bytes) -> Iterator[Entry]:
@@ -258,6 +301,6 @@ def _digest(release: object) -> str | None:
     return hashlib.sha256(release).hexdigest()
 
 
-def _seal(salt: bytes, dataset: str, fingerprint: object) -> str:
-    message = json.dumps([dataset, None if fingerprint is None else str(fingerprint)])
+def _seal(salt: bytes, dataset: str, *fingerprints: object) -> str:
+    message = json.dumps([dataset, *(None if entry is None else str(entry) for entry in fingerprints)])
     return hmac.new(salt, message.encode(), hashlib.sha256).hexdigest()

@@ -29,7 +29,7 @@ VERSION = 1
 TABLES = {
     "entries": "CREATE TABLE entries (sequence INTEGER PRIMARY KEY, kind TEXT NOT NULL, dataset TEXT NOT NULL, "
     "request TEXT, guarantee TEXT, part TEXT, release BLOB, moment TEXT NOT NULL, head TEXT NOT NULL)",
-    "private": "CREATE TABLE private (salt BLOB NOT NULL, fingerprint TEXT, seal TEXT NOT NULL)",
+    "private": "CREATE TABLE private (salt BLOB NOT NULL, fingerprint TEXT, arrangement TEXT, seal TEXT NOT NULL)",
 }
 PRAGMAS = ("journal_mode=DELETE", "synchronous=EXTRA", "secure_delete=ON", "temp_store=MEMORY", "trusted_schema=OFF")
 

@@ -15,6 +15,7 @@ import numpy as np
 from noisewise.errors import InvalidArgument
 from noisewise.holder import draw
 from noisewise.privacy.finite import RandomizedResponse
+from noisewise.privacy.law import AdditiveLaw
 from noisewise.query import Answer, Query
 from noisewise.statistics.tables import cell_index
 
@@ -23,15 +24,21 @@ def respond(query: Query, x: float) -> Answer:
     """Answer a query about the private value x. No error ever repeats x."""
     if not isinstance(query, Query):
         raise InvalidArgument("query must be a Query; read one with query_from_dict.", argument="query")
-    if isinstance(x, bool) or not isinstance(x, Real) or not math.isfinite(x):
-        raise InvalidArgument("x must be a finite number. Nothing was answered.", argument="x")
+    value = _number(x)
     plan = query.plan()
     law = plan.law
     if isinstance(law, RandomizedResponse):
-        cell = int(cell_index(np.asarray(float(x)), query.edges))
+        cell = int(cell_index(np.asarray(value), query.edges))
         return Answer(query, int(draw.answers(law, np.array([cell]))[0]))
+    assert isinstance(law, AdditiveLaw)
     bounds = plan.schema.bounded("x")
-    clipped = Fraction(min(max(float(x), bounds.low), bounds.high))
+    clipped = Fraction(min(max(value, bounds.low), bounds.high))
     steps = math.floor(clipped / Fraction(plan.lattice.step[0]) + Fraction(1, 2))
     steps = min(max(steps, plan.lattice.low[0]), plan.lattice.high[0])
-    return Answer(query, steps + draw.noise(law)[0])  # type: ignore[arg-type]
+    return Answer(query, steps + draw.noise(law)[0])
+
+
+def _number(x: object) -> float:
+    if isinstance(x, bool) or not isinstance(x, Real) or not math.isfinite(x):
+        raise InvalidArgument("x must be a finite number. Nothing was answered.", argument="x")
+    return float(x)

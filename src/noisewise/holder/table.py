@@ -13,7 +13,6 @@ Parts compose in parallel only if one neighbour touches one part. Under change-o
 positions floor(a n) <= position < floor(b n), position being the file's own order or the rank by a public row id
 (`order=`); a file sorted by a private value has no safe position parts, since changing one record moves others.
 Under add-remove it holds the records whose key hashes into it, a 2^32 <= h < b 2^32, h the first 32 bits of md5(key).
-
 Files are read lazily, again for every query; one that was edited after `read` is refused.
 """
 
@@ -157,7 +156,7 @@ class Table:
         import ibis
 
         if self.order is not None:
-            rank = ibis.row_number().over(order_by=_sort_keys(self._cleaned[ORDER], self._source.is_text))
+            rank = ibis.rowdouble().over(order_by=_sort_keys(self._cleaned[ORDER], self._source.is_text))
             return self._cleaned.mutate(**{POSITION: rank})
         if self._source.position is None:
             raise Unsupported(
@@ -181,7 +180,7 @@ class Table:
         table, place = self._cleaned, {}
         if arranged and self.schema.is_change_one:
             table = self._positioned()
-            place = {_PLACE: table[POSITION].cast("float64") / _number(self.schema.largest_n)}
+            place = {_PLACE: table[POSITION].cast("float64") / double(self.schema.largest_n)}
         elif arranged:
             table = self._hashed()
             place = {_PLACE: _leading_digits(table[_PLACE])}
@@ -241,8 +240,8 @@ def _cleaned(parsed: ir.Table, schema: Schema) -> ir.Table:
     columns: dict[str, Any] = {}
     for name, column in schema.columns.items():
         if isinstance(column, Bounded):
-            fill = _number(float(fills.get(name, column.low)))
-            value, low, high = parsed[name], _number(column.low), _number(column.high)
+            fill = double(float(fills.get(name, column.low)))
+            value, low, high = parsed[name], double(column.low), double(column.high)
             absent = value.isnull() | value.isnan()
             columns[name] = ibis.cases((absent, fill), (value < low, low), (value > high, high), else_=value)
         else:
@@ -266,7 +265,9 @@ def _check_records(source: Source, parsed: ir.Table, schema: Schema, row_id: str
     every = [(name, fault, seen[f"fault{i}"], advice) for i, (name, fault, _, advice) in enumerate(faults)]
     met = [one for one in every if one[2] > 0]
     if met:
-        sentences = [f"Column {name!r}: {_rows(rows)} {fault}; {advice}." for name, fault, rows, advice in met]
+        sentences = [
+            f"Column {name!r}, {fault}: {rows} row{'s' * (rows > 1)}; {advice}." for name, fault, rows, advice in met
+        ]
         name, fault, rows, _ = met[0]
         raise InvalidData(f"{' '.join(sentences)} Nothing was spent.", column=name, fault=fault, rows=rows)
     _check_size(seen["rows"], schema)
@@ -282,7 +283,7 @@ def _faults(parsed: ir.Table, name: str, schema: Schema) -> list[tuple[str, Any,
         faults = [("unknown level", given & value.isnull(), "list every level in Levels([...])")]
     else:
         absent = absent | value.isnan()
-        beyond = (value < _number(column.low)) | (value > _number(column.high))
+        beyond = (value < double(column.low)) | (value > double(column.high))
         faults = [
             ("unparsable", given & value.isnull(), "write them as plain numbers"),
             ("infinite", value.isinf(), "infinities are never clamped; remove or repair them"),
@@ -298,7 +299,7 @@ def _faults(parsed: ir.Table, name: str, schema: Schema) -> list[tuple[str, Any,
 def _check_size(rows: int, schema: Schema) -> None:
     if schema.is_change_one and rows != schema.n:
         raise InvalidData(
-            f"There are {rows} records, but the schema declares n = {schema.n}. Correct n (it is public under "
+            f"The schema declares n = {schema.n}, but the number of records is {rows}. Correct n (it is public under "
             "'change-one') or read the right file. Nothing was spent.",
             fault="row count",
             rows=rows,
@@ -312,7 +313,7 @@ def _check_size(rows: int, schema: Schema) -> None:
 
 def _check_ids(seen: dict[str, int], name: str) -> None:
     if seen["absent"]:
-        why, fault = f"{_rows(seen['absent'])} missing; every record needs one", "missing"
+        why, fault = f"missing in {seen['absent']} of {seen['rows']} records; every one needs it", "missing"
     elif seen.get("distinct", seen["rows"]) != seen["rows"]:
         why, fault = f"{seen['distinct']} different ids for {seen['rows']} records; they must be unique", "duplicate"
     else:
@@ -320,14 +321,10 @@ def _check_ids(seen: dict[str, int], name: str) -> None:
     raise InvalidData(f"Column {name!r} (order= or key=): {why}. Nothing was spent.", column=name, fault=fault)
 
 
-def _rows(count: int) -> str:
-    return "1 row is" if count == 1 else f"{count} rows are"
-
-
 # --- numbers and hashes, the same in every engine ---------------------------------------------------------------------
 
 
-def _number(value: float) -> Any:
+def double(value: float) -> Any:
     """A literal that every engine reads as this very double: bare decimals may be rounded twice on their way."""
     import ibis
 
@@ -341,8 +338,8 @@ def _sort_keys(order: Any, is_text: bool) -> list[Any]:
 
 def _unit(value: Any, column: Column) -> Any:
     if isinstance(column, Levels):
-        return value.cast("float64") / _number(len(column))
-    return (value - _number(column.low)) / _number(column.high - column.low)
+        return value.cast("float64") / double(len(column))
+    return (value - double(column.low)) / double(column.high - column.low)
 
 
 def _hash_sums(units: ir.Table, key: bytes, largest_n: int) -> ir.Table:
@@ -355,7 +352,7 @@ def _hash_sums(units: ir.Table, key: bytes, largest_n: int) -> ir.Table:
     terms = {lane: [table[name] * _secrets(key, f"{lane}|{name}").whole for name in names] for lane in lanes}
     table = _scrambled(table.select(**{lane: sum(terms[lane], s.offset) for lane, s in lanes.items()}), lanes)
     bits = min(31, 62 - largest_n.bit_length())
-    sums = {lane: (table[lane] * _number(2.0**bits)).floor().sum() for lane in lanes}
+    sums = {lane: (table[lane] * double(2.0**bits)).floor().sum() for lane in lanes}
     return table.aggregate(__count=table.count(), **sums)
 
 
@@ -372,7 +369,7 @@ def _secrets(key: bytes, name: str) -> _Secrets:
     digest = hmac.new(key, name.encode(), hashlib.sha256).digest()
     k, odd, m, b, c = (int.from_bytes(digest[i : i + 2]) for i in range(0, 10, 2))
     factor = 2**16 + k + (2 * odd + 1) / 2**17
-    return _Secrets(*map(_number, (factor, 2**16 + m, 1 + b / 2**16, 1 + c / 2**16)))
+    return _Secrets(*map(double, (factor, 2**16 + m, 1 + b / 2**16, 1 + c / 2**16)))
 
 
 def _scrambled(table: ir.Table, secrets: dict[str, _Secrets]) -> ir.Table:
@@ -400,4 +397,4 @@ def _leading_digits(hashed: Any) -> Any:
     import ibis
 
     digits = [ibis.literal("0123456789abcdef").find(hashed.substr(i, 1)).cast("float64") for i in range(4)]
-    return sum(digit * _number(16.0 ** -(i + 1)) for i, digit in enumerate(digits))
+    return sum(digit * double(16.0 ** -(i + 1)) for i, digit in enumerate(digits))

@@ -32,7 +32,7 @@ from decimal import (
 from fractions import Fraction
 from functools import lru_cache
 
-from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.errors import Unsupported
 from noisewise.exact import float_above, fraction
 from noisewise.privacy.guarantee import ApproxDP, GaussianDP, Guarantee, ZeroConcentratedDP, root_above
 
@@ -64,11 +64,10 @@ def gaussian_sigma(*, sensitivity: Fraction, guarantee: Guarantee) -> float:
 
 def gaussian_delta(*, sigma: float, sensitivity: Fraction, epsilon: Fraction) -> float:
     """The smallest delta at which Gaussian noise of this sigma is (epsilon, delta)-private, rounded up."""
-    if isinstance(sigma, bool) or not isinstance(sigma, int | float) or not (0 < sigma < math.inf):
-        raise InvalidArgument(
-            f"sigma = {sigma!r} cannot be used: expected a number greater than 0. Nothing was spent.", argument="sigma"
-        )
-    mu = fraction(sensitivity, "sensitivity", positive=True) / Fraction(sigma)  # the float as it is, not as it reads
+    exact_sigma = fraction(sigma, "sigma", positive=True)
+    if isinstance(sigma, float):
+        exact_sigma = Fraction(sigma)  # noise is drawn with the float as it is, not as it reads
+    mu = fraction(sensitivity, "sensitivity", positive=True) / exact_sigma
     delta = gaussian_curve(fraction(epsilon, "epsilon", positive=True), mu**2)
     if delta < Decimal("1e-320"):
         return math.ulp(0.0)

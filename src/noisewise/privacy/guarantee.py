@@ -245,7 +245,7 @@ _READERS: Mapping[frozenset[str], Callable[..., Guarantee]] = {
 
 def guarantee_from_dict(plain: object) -> Guarantee:
     """The guarantee written by `to_dict`; its numbers must be text, so that they are exact."""
-    if isinstance(plain, Mapping) and plain.get("kind") in KINDS:
+    if isinstance(plain, Mapping) and plain.get("kind") in tuple(KINDS):
         numbers = {name: value for name, value in plain.items() if name != "kind"}
         read = _READERS.get(frozenset(numbers))
         if read is not None and all(isinstance(value, str) for value in numbers.values()):

@@ -1,4 +1,4 @@
-"""How far one record moves sums of products: joint sensitivities of moments, exact or proved (docs/sensitivity-of-moments.md).
+"""How far one record moves sums of products: joint sensitivities of moments, exact or proved.
 
 A row of a table is v = (v_1..v_p) in a box, or a box and the ball |v| <= R where rows are shortened. Components are
 monomials in v: () is the constant 1, (i,) an entry (a product with the intercept), (i, j) a product of two, four
@@ -8,38 +8,44 @@ indices a fourth moment. With public weights w,
 
 and, for rows averaged in blocks of k, sup over u, v and the sum S of the other k - 1 rows of the same with
 f(S + u) - f(S + v), products of two divided by k. `value` is the least of several proved bounds; `attained` is
-reached by records that exist, so the gap between the two is honest.
+reached by records that exist, so the gap between the two is honest. The proofs are in docs/sensitivity-of-moments.md.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
 
-from noisewise.errors import InvalidArgument
 from noisewise.exact import float_above
-from noisewise.schema import Bounded, Schema
-from noisewise.statistics.enclosure import feature_range
-from noisewise.statistics.feature import Feature, constant
+from noisewise.schema import Schema
+from noisewise.statistics.enclosure import Array
+from noisewise.statistics.feature import Feature
 from noisewise.statistics.moment_extremes import (
     LARGEST_CUT,
-    Box,
-    Monomial,
     Rows,
     exact_l1,
     exact_l1_is_affordable,
     farthest,
     largest_cut,
 )
+from noisewise.statistics.moment_rows import (
+    Box,
+    Monomial,
+    component_range,
+    entry_box,
+    fills_its_box,
+    frobenius_weight,
+    largest_change,
+    monomial_feature,
+    orderings,
+    shrunk_box,
+)
 from noisewise.statistics.sensitivity import Sensitivity, joint_sensitivity, norm_above, root_above
 
 Bound = tuple[Fraction, str]
-DECIMALS = 10**12
 
 
 def moment_sensitivity(
@@ -62,7 +68,7 @@ def moment_sensitivity(
     if radius is not None:
         box, radius = shrunk_box(box, radius)
     rows = Rows(tuple(entries), tuple(monomials), schema, None if radius is None else float(radius), block)
-    is_free = radius is None and rounding is None and _are_free(entries, schema)
+    is_free = radius is None and rounding is None and fills_its_box(entries, schema)
     if rounding is not None:
         box = [(low - r, high + r) for (low, high), r in zip(box, rounding, strict=True)]
         radius = None if radius is None else radius + norm_above(rounding, 2)
@@ -90,113 +96,13 @@ def moment_sensitivity(
     return Sensitivity(value, min(reached, float(value)), norm, argument)
 
 
-def monomial_feature(entries: Sequence[Feature], monomial: Monomial) -> Feature:
-    """The product of entries as a feature; squares are powers, so that engines and ranges see them as squares."""
-    feature: Feature | None = None
-    for i, power in sorted(Counter(monomial).items()):
-        factor = entries[i] ** power
-        feature = factor if feature is None else Feature("multiply", (feature, factor))
-    return constant(1) if feature is None else feature
-
-
-def frobenius_weight(monomial_with_intercept: Monomial) -> Fraction:
-    """sqrt(number of orderings of the indices), rounded down: 1 on squares, sqrt 2 on off-diagonals."""
-    orderings = _orderings(monomial_with_intercept)
-    return Fraction(math.isqrt(orderings * DECIMALS**2), DECIMALS)
-
-
-# --- where rows can be ------------------------------------------------------------------------------------------
-
-
-def entry_box(entries: Sequence[Feature], schema: Schema) -> list[tuple[Fraction, Fraction]]:
-    """The exact real range of each entry; a range only known with rounding errors is widened by them."""
-    return [_exact_range(entry, schema) for entry in entries]
-
-
-def _exact_range(entry: Feature, schema: Schema) -> tuple[Fraction, Fraction]:
-    match entry.operation, entry.arguments:
-        case "column", (name,):
-            column = schema.bounded(name)
-            return Fraction(column.low), Fraction(column.high)
-        case "subtract", (Feature() as inner, Feature("constant", (c,))):
-            low, high = _exact_range(inner, schema)
-            return low - Fraction(c), high - Fraction(c)
-        case "multiply", (Feature() as inner, Feature("constant", (factor,))):
-            ends = sorted(end * Fraction(factor) for end in _exact_range(inner, schema))
-            return ends[0], ends[1]
-    low_end, high_end, error = feature_range(entry, schema)
-    return Fraction(low_end) - Fraction(error), Fraction(high_end) + Fraction(error)
-
-
-def _are_free(entries: Sequence[Feature], schema: Schema) -> bool:
-    """True where every point of the box is a record: each entry is an affine function of a column of its own."""
-    names = [name for entry in entries for name in entry.columns()]
-    is_affine = all(
-        node.operation in ("column", "constant", "subtract", "multiply") for entry in entries for node in entry.nodes()
-    )
-    bounded = all(isinstance(schema.column(name), Bounded) for name in names)
-    return is_affine and bounded and len(set(names)) == len(names) == len(entries)
-
-
-def shrunk_box(box: Box, radius: Fraction) -> tuple[list[tuple[Fraction, Fraction]], Fraction | None]:
-    """The ranges of the entries of v min(1, R/|v|), and R, or None where no row of the box is longer than R.
-
-    A shortened entry grows with v_i and shrinks towards 0 with the size of the others, so its extremes lie where
-    those are smallest or largest.
-    """
-    far = [max(abs(low), abs(high)) for low, high in box]
-    near = [Fraction(0) if low <= 0 <= high else min(abs(low), abs(high)) for low, high in box]
-    if sum(m * m for m in far) <= radius * radius:
-        return list(box), None
-    result = []
-    for i, (low, high) in enumerate(box):
-        others_far = sum((m * m for j, m in enumerate(far) if j != i), Fraction(0))
-        others_near = sum((m * m for j, m in enumerate(near) if j != i), Fraction(0))
-        ends = []
-        for end, is_outer in ((low, low < 0), (high, high > 0)):
-            length = end * end + (others_near if is_outer else others_far)
-            if length <= radius * radius or end == 0:
-                ends.append(end)
-            else:  # the outer end is rounded outwards, the inner one towards 0: divide by a root from below or above
-                root = root_above(length)
-                ends.append(end * radius / (length / root if is_outer else root))
-        result.append((ends[0], ends[1]))
-    return result, radius
-
-
-def component_range(box: Box, monomial: Monomial) -> tuple[Fraction, Fraction]:
-    """The exact range of a monomial over a box: powers of independent entries, multiplied as intervals."""
-    low, high = Fraction(1), Fraction(1)
-    for i, power in Counter(monomial).items():
-        a, b = box[i][0] ** power, box[i][1] ** power
-        is_even_across = power % 2 == 0 and box[i][0] < 0 < box[i][1]
-        bottom, top = (Fraction(0) if is_even_across else min(a, b)), max(a, b)
-        corners = (low * bottom, low * top, high * bottom, high * top)
-        low, high = min(corners), max(corners)
-    return low, high
-
-
-def largest_change(box: Box, monomial: Monomial, block: int = 1) -> Fraction:
-    """sup |f(S + u) - f(S + v)|, one component at a time; it is linear in S, so S is a vertex of (k-1) box."""
-    if block == 1 or len(monomial) < 2:
-        low, high = component_range(box, monomial)
-        return high - low
-    changes = []
-    for shift in itertools.product(*([(block - 1) * end for end in box[i]] for i in sorted(set(monomial)))):
-        moved = {i: (box[i][0] + s, box[i][1] + s) for i, s in zip(sorted(set(monomial)), shift, strict=True)}
-        full = [moved.get(i, box[i]) for i in range(len(box))]
-        low, high = component_range(full, monomial)
-        changes.append((high - low) / block)
-    return max(changes)
-
-
 # --- add-remove -------------------------------------------------------------------------------------------------
 
 
 def add_remove_bounds(
     box: Box, monomials: Sequence[Monomial], weights: Sequence[Fraction], norm: int, square: Fraction | None
 ) -> list[Bound]:
-    """sup ||w f(v)||: at the vertex of the box farthest from 0, where every |f_k| is largest at once; or in the ball."""
+    """sup ||w f(v)||: at the vertex farthest from 0, where every |f_k| is largest at once; or in the ball."""
     far = [max(abs(low), abs(high)) for low, high in box]
     terms = [w * math.prod((far[i] for i in m), start=Fraction(1)) for m, w in zip(monomials, weights, strict=True)]
     bounds = [(norm_above(terms, norm), "every product is largest at the same corner of the box")]
@@ -229,7 +135,7 @@ def _ball_add_remove_l1(
     rest: dict[int, Fraction] = {}
     for m, w in zip(monomials, weights, strict=True):
         if len(m) > 2:
-            rest[len(m)] = rest.get(len(m), Fraction(0)) + w * w / _orderings(m)
+            rest[len(m)] = rest.get(len(m), Fraction(0)) + w * w / orderings(m)
             continue
         a, b = ([0, 0, *(i + 1 for i in m)])[-2:]
         matrix[a][b] += w / 2
@@ -242,7 +148,7 @@ def _ball_add_remove_l1(
     return image[0] / x[0] + max(image[a] / x[a] for a in range(1, p + 1)) * square + higher
 
 
-def _largest_in_ball(matrix: np.ndarray, radius: float) -> np.ndarray:  # type: ignore[type-arg]
+def _largest_in_ball(matrix: Array, radius: float) -> Array:
     """x = (1, v) with v > 0, |v| = R near the maximiser of x' W x: a shifted power iteration."""
     p = len(matrix) - 1
     x = np.concatenate([[1.0], np.full(p, radius / math.sqrt(p))])
@@ -286,7 +192,10 @@ def change_one_bounds(
             if len(m) == 2
         ]
         alone = min(change_one_bounds(box, monomials, shares, norm, square, 1), key=lambda bound: bound[0])
-        return [*bounds, (alone[0] + norm_above(crossed, norm), "one row's own change and its products with the others")]
+        return [
+            *bounds,
+            (alone[0] + norm_above(crossed, norm), "one row's own change and its products with the others"),
+        ]
     twice = min(bound[0] for bound in add_remove_bounds(box, monomials, weights, norm, square))
     bounds.append((2 * twice, "twice the largest row"))
     if len(box) + 1 <= LARGEST_CUT:
@@ -301,13 +210,38 @@ def change_one_fourth_bounds(
         return [(Fraction(0), "nothing is released")]
     changes = [w * largest_change(box, m) for m, w in zip(monomials, weights, strict=True)]
     twice = min(bound[0] for bound in add_remove_bounds(box, monomials, weights, norm, square))
-    return [(norm_above(changes, norm), "each component over its whole range"), (2 * twice, "twice the largest row")]
+    around = sum((max(low * low, high * high) for low, high in box), Fraction(0)) if square is None else square
+    return [
+        (norm_above(changes, norm), "each component over its whole range"),
+        (2 * twice, "twice the largest row"),
+        (_ball_fourth(monomials, weights, norm, around), BALL),
+    ]
+
+
+def _ball_fourth(monomials: Sequence[Monomial], weights: Sequence[Fraction], norm: int, square: Fraction) -> Fraction:
+    """Degrees 3 and 4, L2, largest squared ratios a_t to Frobenius': with c = u.v the squared distance is at most
+    2 (a_3 R^6 + a_4 R^8) - 2 (a_3 c^3 + a_4 c^4), least at c = -min(R^2, 3 a_3 / 4 a_4). L1: degree by degree."""
+    if norm == 1:
+        total = Fraction(0)
+        for degree, furthest in ((3, 4 * square**3), (4, 2 * square**4)):
+            share = sum((w * w / orderings(m) for m, w in zip(monomials, weights, strict=True) if len(m) == degree), 0)
+            total += root_above(share * furthest)
+        return total
+    a3, a4 = (
+        max(
+            (_ratio(m, w) ** 2 for m, w in zip(monomials, weights, strict=True) if len(m) == degree),
+            default=Fraction(0),
+        )
+        for degree in (3, 4)
+    )
+    c = -min(square, 3 * a3 / (4 * a4)) if a4 else -square
+    return root_above(2 * (a3 * square**3 + a4 * square**4) - 2 * (a3 * c**3 + a4 * c**4))
 
 
 def ball_change_one(
     monomials: Sequence[Monomial], weights: Sequence[Fraction], norm: int, square: Fraction, block: int = 1
 ) -> Fraction:
-    """Rows with |v|^2 <= R^2 = `square`. L2: with the largest ratios a (products), b (sums) of the weights to Frobenius',
+    """Rows with |v|^2 <= R^2 = `square`. L2, a and b the largest ratios of weights of products and sums to Frobenius',
 
         a sqrt2 R^2 without sums;  sqrt2 (a R^2 + b^2/a) if b <= a R;  sqrt8 b R otherwise;
         blocks of k >= 2:  sqrt(a^2 (4 R^2 (1 - 1/k))^2 + 8 b^2 R^2).
@@ -320,7 +254,7 @@ def ball_change_one(
         a = max((_ratio(m, w) for m, w in products), default=Fraction(0))
         b = max((w / frobenius_weight((0, 1)) for w in sums), default=Fraction(0))
         return root_above(_ball_square(a * a, b * b, square, block))
-    q = sum((w * w / _orderings(m) for m, w in products), Fraction(0))
+    q = sum((w * w / orderings(m) for m, w in products), Fraction(0))
     el = sum((w * w / 2 for w in sums), Fraction(0))
     if not products or not sums or block > 1:
         return root_above(q * _ball_square(Fraction(1), Fraction(0), square, block)) + root_above(8 * el * square)
@@ -362,8 +296,9 @@ def _cut_bound(box: Box, monomials: Sequence[Monomial], weights: Sequence[Fracti
             graph[0][j + 1] += w * centre[i] * half[j]
         else:
             shifted.append(2 * w * (centre[i] * half[j] + centre[j] * half[i]))
-    upper = np.array([[float_above(term) for term in row] for row in graph])
-    cut = Fraction(largest_cut(upper + upper.T))
+    top = max(max(row) for row in graph) or Fraction(1)
+    upper = np.array([[float_above(term / top) for term in row] for row in graph])
+    cut = top * Fraction(largest_cut(upper + upper.T))
     if norm == 1:
         return 2 * cut + norm_above(fixed, 1)
     return root_above(4 * cut + sum((term * term for term in fixed), Fraction(0))) + norm_above(shifted, 2)
@@ -372,7 +307,7 @@ def _cut_bound(box: Box, monomials: Sequence[Monomial], weights: Sequence[Fracti
 def _branch_and_bound(
     entries: Sequence[Feature], monomials: Sequence[Monomial], schema: Schema, norm: int, weights: Sequence[Fraction]
 ) -> list[Bound]:
-    if len(frozenset().union(*(entry.columns() for entry in entries))) > 2:
+    if len(frozenset().union(*(entry.columns() for entry in entries))) > 3:
         return []
     found = joint_sensitivity([monomial_feature(entries, m) for m in monomials], schema, norm=norm, weights=weights)
     # Its ranges come from floats: the margin is far above their rounding and far below any noise.
@@ -384,22 +319,9 @@ def _ratio(monomial: Monomial, weight: Fraction) -> Fraction:
     return weight / frobenius_weight(monomial)
 
 
-def _orderings(monomial: Monomial) -> int:
-    return math.factorial(len(monomial)) // math.prod(math.factorial(power) for power in Counter(monomial).values())
-
-
 def _far(ends: tuple[Fraction, Fraction]) -> Fraction:
     return max(abs(ends[0]), abs(ends[1]))
 
 
 def _width(ends: tuple[Fraction, Fraction]) -> Fraction:
     return ends[1] - ends[0]
-
-
-def checked_box(entries: Sequence[Feature], schema: Schema, degree: int) -> list[tuple[Fraction, Fraction]]:
-    """The entries' ranges, after showing that no product of `degree` of them overflows."""
-    box = entry_box(entries, schema)
-    largest = max((_far(ends) for ends in box), default=Fraction(0))
-    if largest**degree >= Fraction(10) ** 250:
-        raise InvalidArgument("Products of these entries overflow; give them a public scale.", argument="scale")
-    return box

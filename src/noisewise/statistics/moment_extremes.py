@@ -22,22 +22,22 @@ import numpy as np
 
 from noisewise.schema import Bounded, Schema
 from noisewise.statistics.enclosure import Array
-from noisewise.statistics.feature import Feature, NumPyAlgebra
+from noisewise.statistics.feature import Feature
+from noisewise.statistics.moment_rows import Box, Monomial, evaluated
 
-Monomial = tuple[int, ...]
-Box = Sequence[tuple[Fraction, Fraction]]
 LARGEST_ENUMERATION = 120_000  # sign patterns x faces x positions of the other rows: about a second
 LARGEST_CUT = 17  # nodes
-LARGEST_SEARCH = 10**8  # products evaluated while climbing
+LARGEST_SEARCH = 5 * 10**7  # products evaluated while climbing
 
 
 # --- exact extrema ----------------------------------------------------------------------------------------------
 
 
 def exact_l1_is_affordable(box: Box, monomials: Sequence[Monomial], block: int) -> bool:
-    faces = 2 * 3 ** (len(box) // 2) * 2 ** (len(box) - len(box) // 2)
-    shifts = 1 if block == 1 else 2 ** len(box)
-    return 2 ** (len(monomials) - 1) * faces * shifts <= LARGEST_ENUMERATION
+    p = len(box)
+    faces = int(2 * 3 ** (p // 2) * 2 ** (p - p // 2))
+    shifts = 1 if block == 1 else 1 << p
+    return (1 << (len(monomials) - 1)) * faces * shifts <= LARGEST_ENUMERATION
 
 
 def exact_l1(box: Box, monomials: Sequence[Monomial], weights: Sequence[Fraction], block: int = 1) -> Fraction:
@@ -158,13 +158,11 @@ class Rows:
 
     def at(self, records: Array) -> Array:
         """Entries (shortened to the radius) of records given in units of their columns' ranges."""
-        algebra, memory = NumPyAlgebra(self._columns(records), self.schema), {}  # type: NumPyAlgebra, dict[Feature, Any]
-        values = [np.broadcast_to(entry.fold(algebra, memory), records.shape[:-1]) for entry in self.entries]
-        rows: Array = np.stack(values, axis=-1)
-        if self.radius is None:
-            return rows
-        norm = np.sqrt((rows**2).sum(axis=-1, keepdims=True))
-        return rows * (self.radius / np.maximum(norm, self.radius))
+        rows: Array = np.stack(evaluated(self.entries, self._columns(records), self.schema), axis=-1)
+        if self.radius is not None:
+            norm = np.sqrt((rows**2).sum(axis=-1, keepdims=True))
+            rows = rows * (self.radius / np.maximum(norm, self.radius))
+        return rows
 
     def _columns(self, records: Array) -> dict[str, Array]:
         columns = {}
@@ -184,10 +182,10 @@ class Rows:
         padded = np.concatenate([rows, np.ones((*rows.shape[:-1], 1))], axis=-1)
         index = np.array([[*m, *[len(self.entries)] * (degree - len(m))] for m in self.monomials])
         divisor = np.array([self.block if len(m) == 2 else 1 for m in self.monomials])
-        result = padded[..., index[:, 0]] if degree else np.ones((*rows.shape[:-1], len(self.monomials)))
+        result: Array = padded[..., index[:, 0]] / divisor
         for k in range(1, degree):
             result = result * padded[..., index[:, k]]
-        return result / divisor
+        return result
 
 
 def farthest(rows: Rows, *, norm: int, weights: Sequence[Fraction]) -> float:
@@ -203,8 +201,9 @@ def farthest(rows: Rows, *, norm: int, weights: Sequence[Fraction]) -> float:
             second = rows.at(points[..., c : 2 * c])
             rest = (rows.block - 1) * rows.at(points[..., 2 * c :]) if rows.block > 1 else 0.0
             moved = rows.products(rest + first) - rows.products(rest + second)
-        weighted = np.abs(moved * scale)
-        return weighted.sum(axis=-1) if norm == 1 else np.sqrt((weighted**2).sum(axis=-1))
+        weighted: Array = np.abs(moved * scale)
+        total: Array = weighted.sum(axis=-1) if norm == 1 else np.sqrt((weighted**2).sum(axis=-1))
+        return total
 
     starts = _starts(_pool(c), rows)
     starts = starts[:: 1 + len(starts) * len(scale) // 10**7]
@@ -238,7 +237,7 @@ def _starts(pool: Array, rows: Rows) -> Array:
 
 def _climb(distance: Any, points: Array, rounds: int) -> Array:
     """Compass search: try a step along each axis, take the best or all improving ones, else halve the step."""
-    points, values = points.copy(), distance(points)
+    values: Array = distance(points)
     size = points.shape[1]
     axes = np.concatenate([np.eye(size), -np.eye(size)])
     step = np.full(len(points), 0.5)

@@ -25,23 +25,27 @@ import numpy as np
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import fraction, integer
 from noisewise.exact import text as exact_text
-from noisewise.schema import Schema
+from noisewise.schema import LARGEST_N, Schema
 from noisewise.statistics.additive import FeatureSums, read_features
-from noisewise.statistics.feature import Feature, NumPyAlgebra, as_feature, constant, shrunk
-from noisewise.statistics.moment_bounds import (
+from noisewise.statistics.feature import Feature, shrunk
+from noisewise.statistics.moment_bounds import moment_sensitivity
+from noisewise.statistics.moment_rows import (
+    Monomial,
+    Named,
     checked_box,
+    evaluated,
+    fills_its_box,
     frobenius_weight,
     largest_change,
-    moment_sensitivity,
     monomial_feature,
+    named_numbers,
     shrunk_box,
+    standardised,
 )
-from noisewise.statistics.moment_extremes import Monomial
 from noisewise.statistics.sensitivity import Sensitivity, checked_norm, checked_weights
 
 PARTS = ("xx", "xy", "yy")
 LARGEST_ROW = 10_000
-Named = tuple[tuple[str, Fraction], ...]
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -75,19 +79,16 @@ class Moments(FeatureSums):
         average: int | None = None,
     ) -> None:
         assign = object.__setattr__
-        given = (features,) if isinstance(features, str | Feature) else features
-        if isinstance(given, Mapping) or not isinstance(given, Sequence) or not given:
-            raise InvalidArgument("Moments needs a list of features, as in Moments(['age'], 'cost').", argument="features")
-        *x, y = read_features((*given, response), "Moments")
+        *x, y = read_features((*_several(features, "Moments"), response), "Moments")
         assign(self, "features", tuple(x))
         assign(self, "response", y)
         assign(self, "intercept", _flag(intercept, "intercept"))
         assign(self, "parts", _parts(parts))
         assign(self, "fourth", _flag(fourth, "fourth"))
-        assign(self, "centre", _named(centre, (*x, y), "centre"))
-        assign(self, "scale", _named(scale, (*x, y), "scale"))
+        assign(self, "centre", named_numbers(centre, (*x, y), "centre"))
+        assign(self, "scale", named_numbers(scale, (*x, y), "scale"))
         assign(self, "shrink", None if shrink is None else fraction(shrink, "shrink", positive=True))
-        assign(self, "average", None if average is None else integer(average, "average", minimum=1))
+        assign(self, "average", None if average is None else integer(average, "average", minimum=1, maximum=LARGEST_N))
         if self.fourth and "xx" not in self.parts:
             raise InvalidArgument("fourth=True adds to the products of X: parts must hold 'xx'.", argument="parts")
         if self.fourth and self.block > 1:
@@ -114,18 +115,18 @@ class Moments(FeatureSums):
 
     def pairs(self, schema: Schema) -> tuple[Monomial, ...]:
         """For each component the indices into w of its factors: two, or four for a fourth moment."""
-        first, last = (1 if self.intercept else 0), len(self.features) + (1 if self.intercept else 0)
-        block = range(last)
-        kept = {"xx": lambda b: b < last, "xy": lambda b: b == last, "yy": lambda b: b == last}
+        first = 1 if self.intercept else 0
+        last = first + len(self.features)
         pairs: list[Monomial] = []
         for a, b in itertools.combinations_with_replacement(range(last + 1), 2):
-            part = "yy" if a == b == last else "xy" if b == last else "xx"
-            is_constant = self.intercept and a == b == 0
-            if part in self.parts and kept[part](b) and not (is_constant and schema.is_change_one):
+            part = "xx" if b < last else "xy" if a < last else "yy"
+            is_public = schema.is_change_one and b < first  # 1 * 1 = n
+            if part in self.parts and not is_public:
                 pairs.append((a, b))
         if self.fourth:
-            quadruples = itertools.combinations_with_replacement(block, 4)
-            pairs += [q for q in quadruples if sum(a >= first for a in q) > (2 if self.intercept else 0)]
+            known = 2 if self.intercept else 0  # products of degree 1 and 2 are among the pairs already
+            quadruples = itertools.combinations_with_replacement(range(last), 4)
+            pairs += [q for q in quadruples if sum(a >= first for a in q) > known]
         return tuple(pairs)
 
     def row(self, schema: Schema) -> tuple[Feature, ...]:
@@ -188,7 +189,7 @@ class Moments(FeatureSums):
     def value(self, columns: Mapping[str, Any], schema: Schema) -> Any:
         """The sums on NumPy columns, unrounded; the last axis of a column is the record's."""
         self._box(schema)
-        entries = _evaluated(self.entries(schema), columns, schema)
+        entries = evaluated(self.entries(schema), columns, schema)
         if self.block > 1:
             shape = entries[0].shape
             if shape[-1] % self.block:
@@ -226,7 +227,7 @@ class Moments(FeatureSums):
         return f"moments({', '.join([_listed(self.features), str(self.response), *options])})"
 
     def _unshortened(self, schema: Schema) -> tuple[Feature, ...]:
-        return _standardised((*self.features, self.response), self.centre, self.scale)
+        return standardised((*self.features, self.response), self.centre, self.scale)
 
     def _box(self, schema: Schema) -> list[tuple[Fraction, Fraction]]:
         """The checks every use of a schema passes, and the ranges of the unshortened entries."""
@@ -242,12 +243,13 @@ class Moments(FeatureSums):
         self, schema: Schema, norm: int, weights: Sequence[object] | None, moves: Sequence[Fraction] | None
     ) -> Sensitivity:
         self._box(schema)
+        monomials = self.monomials(schema)
         return moment_sensitivity(
             self._unshortened(schema),
-            self.monomials(schema),
+            monomials,
             schema,
             norm=checked_norm(norm),
-            weights=checked_weights(weights, self.default_weights(schema)),
+            weights=self.default_weights(schema) if weights is None else checked_weights(weights, len(monomials)),
             radius=self.radius,
             block=self.block,
             rounding=moves,
@@ -273,15 +275,15 @@ class SmallestEigenvalue:
         scale: Mapping[str, object] | None = None,
     ) -> None:
         assign = object.__setattr__
-        x = read_features((features,) if isinstance(features, str | Feature) else features, "SmallestEigenvalue")
+        x = read_features(_several(features, "SmallestEigenvalue"), "SmallestEigenvalue")
         assign(self, "features", x)
         assign(self, "shrink", fraction(shrink, "shrink", positive=True))
-        assign(self, "centre", _named(centre, x, "centre"))
-        assign(self, "scale", _named(scale, x, "scale"))
+        assign(self, "centre", named_numbers(centre, x, "centre"))
+        assign(self, "scale", named_numbers(scale, x, "scale"))
 
     def entries(self, schema: Schema) -> tuple[Feature, ...]:
         """(x_1..x_d) as features: centred, scaled and shortened together."""
-        row = _standardised(self.features, self.centre, self.scale)
+        row = standardised(self.features, self.centre, self.scale)
         checked_box(row, schema, 2)
         return tuple(shrunk(row, i, float(self.shrink)) for i in range(len(row)))
 
@@ -291,28 +293,30 @@ class SmallestEigenvalue:
         pairs = itertools.combinations_with_replacement(range(len(entries)), 2)
         return tuple(monomial_feature(entries, pair) for pair in pairs)
 
-    def labels(self, schema: Schema) -> tuple[str, ...]:  # noqa: ARG002
+    def labels(self, schema: Schema) -> tuple[str, ...]:
         return (str(self),)
 
-    def default_weights(self, schema: Schema) -> tuple[Fraction, ...]:  # noqa: ARG002
+    def default_weights(self, schema: Schema) -> tuple[Fraction, ...]:
         return (Fraction(1),)
 
     def sensitivity(self, schema: Schema, norm: int = 1, weights: Sequence[object] | None = None) -> Sensitivity:
         """R^2 (or the longest row of the box squared, if that is shorter) under both neighbour relations."""
-        (weight,) = checked_weights(weights, self.default_weights(schema))
-        box = checked_box(_standardised(self.features, self.centre, self.scale), schema, 2)
+        (weight,) = (Fraction(1),) if weights is None else checked_weights(weights, 1)
+        row = standardised(self.features, self.centre, self.scale)
+        box = checked_box(row, schema, 2)
         radius = max(self.shrink, Fraction(float(self.shrink)))
         longest = sum((max(low * low, high * high) for low, high in box), Fraction(0))
         value = weight * min(radius * radius, longest)
         # d orthogonal rows along the axes, one of them removed: lambda_min falls from the shortest's square to 0.
         shortened, _ = shrunk_box([(Fraction(0), max(abs(low), abs(high))) for low, high in box], radius)
-        has_axes = len(box) == 1 or (all(low <= 0 <= high for low, high in box) and schema.largest_n >= len(box))
+        has_axes = fills_its_box(row, schema) and all(low <= 0 <= high for low, high in box)
+        has_axes = has_axes and schema.largest_n >= len(box)
         reached = float(weight * min(high * high for _, high in shortened)) if has_axes else 0.0
         return Sensitivity(value, min(reached, float(value)), checked_norm(norm), "Weyl's inequality")
 
     def value(self, columns: Mapping[str, Any], schema: Schema) -> Any:
         """lambda_min(X'X) on NumPy columns; the last axis of a column is the record's."""
-        x = np.stack(_evaluated(self.entries(schema), columns, schema), axis=-1)
+        x = np.stack(evaluated(self.entries(schema), columns, schema), axis=-1)
         return np.linalg.eigvalsh(np.swapaxes(x, -1, -2) @ x)[..., :1]
 
     def to_dict(self) -> dict[str, object]:
@@ -325,8 +329,10 @@ class SmallestEigenvalue:
         }
 
     def __str__(self) -> str:
-        return f"smallest_eigenvalue({', '.join([_listed(self.features), *_written((), (), self.shrink)])}"\
+        return (
+            f"smallest_eigenvalue({', '.join([_listed(self.features), *_written((), (), self.shrink)])}"
             f"{''.join(', ' + option for option in _written(self.centre, self.scale, None))})"
+        )
 
 
 def moments_from_dict(data: Mapping[str, Any]) -> Moments:
@@ -339,39 +345,15 @@ def moments_from_dict(data: Mapping[str, Any]) -> Moments:
     return read
 
 
-def _standardised(features: Sequence[Feature], centre: Named, scale: Named) -> tuple[Feature, ...]:
-    """(f - centre) * factor with factor = 1/scale as a float: two roundings, and none that is not needed."""
-    centres, scales, row = dict(centre), dict(scale), []
-    for feature in features:
-        c, s = centres.get(str(feature), Fraction(0)), scales.get(str(feature), Fraction(1))
-        moved = feature if c == 0 else feature - constant(c)
-        row.append(moved if s == 1 else Feature("multiply", (moved, constant(float(1 / s)))))
-    return tuple(row)
-
-
-def _evaluated(entries: Sequence[Feature], columns: Mapping[str, Any], schema: Schema) -> list[Any]:
-    algebra, memory = NumPyAlgebra(columns, schema), {}  # type: NumPyAlgebra, dict[Feature, Any]
-    return list(np.broadcast_arrays(*(entry.fold(algebra, memory) for entry in entries)))
-
-
-def _named(given: Mapping[str, object] | None, features: Sequence[Feature], argument: str) -> Named:
-    """Public numbers by the text of a feature (or the bare name of a column), in the row's order."""
-    if given is None:
-        return ()
-    if not isinstance(given, Mapping):
-        raise InvalidArgument(f"{argument} must be a mapping such as {{'age': 40}}.", argument=argument)
-    numbers = {}
-    for key, value in given.items():
-        match = [f for f in features if key in (str(f), f) or f == as_feature(key)] if isinstance(key, str) else []
-        if not match:
-            names = ", ".join(map(str, features))
-            raise InvalidArgument(f"{argument} names {key!r:.60}, which is not one of {names}.", argument=argument)
-        numbers[str(match[0])] = fraction(value, f"{argument}[{key!r}]", positive=argument == "scale")
-    return tuple((str(f), numbers[str(f)]) for f in features if str(f) in numbers)
+def _several(features: object, name: str) -> tuple[object, ...]:
+    given = (features,) if isinstance(features, str | Feature) else features
+    if not isinstance(given, Sequence) or not given:
+        raise InvalidArgument(f"{name} needs a list of features, as in {name}(['age'], ...).", argument="features")
+    return tuple(given)
 
 
 def _parts(parts: object) -> tuple[str, ...]:
-    if isinstance(parts, str) or not isinstance(parts, Sequence) or not parts or not set(parts) <= set(PARTS):
+    if isinstance(parts, str) or not isinstance(parts, Sequence) or not parts or any(p not in PARTS for p in parts):
         raise InvalidArgument(f"parts = {parts!r:.60}; list some of 'xx', 'xy', 'yy'.", argument="parts")
     return tuple(part for part in PARTS if part in parts)
 

@@ -70,11 +70,9 @@ def statistic_from_dict(data: Mapping[str, Any]) -> Statistic:
     for key in ("features", "feature", "condition", "response"):
         if key in arguments:
             arguments[key] = _features(arguments[key])
-    if make in (Mean, Sum):
-        return _call(make, arguments.pop("features", []), arguments, "statistic")
-    if make is Marginals:
-        return _call(make, arguments.pop("cliques", []), arguments, "statistic")
-    return _call(make, [], arguments, "statistic")
+    listed = "features" if make in (Mean, Sum) else "cliques" if make is Marginals else ""
+    made: Statistic = _call(make, arguments.pop(listed, []), arguments, "statistic")
+    return made
 
 
 def _features(value: object) -> Any:
