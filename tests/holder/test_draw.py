@@ -303,6 +303,33 @@ def test_thousands_of_weights_concentrate_where_they_should():
     assert abs(drawn - 4000) <= 300
 
 
+@pytest.mark.parametrize("exponent", [Fraction(1, 3), Fraction(1), Fraction(5, 2)])
+def test_a_trial_succeeds_with_probability_e_to_minus_the_exponent(exponent):
+    true, *wrongs = (
+        np.array([math.exp(-factor * float(exponent)), -math.expm1(-factor * float(exponent))])
+        for factor in (1, 0.9, 1.1)
+    )
+    n = sample_size(true, wrongs)
+    successes = sum(draw.bernoulli_exp(exponent) for _ in range(n))
+    counts = np.array([successes, n - successes])
+    assert not rejects(counts, true)
+    assert all(rejects(counts, wrong) for wrong in wrongs)
+
+
+def test_trials_at_the_ends_are_certain_and_a_negative_exponent_is_refused():
+    assert all(draw.bernoulli_exp(Fraction(0)) for _ in range(100))
+    assert not any(draw.bernoulli_exp(Fraction(1000)) for _ in range(100))
+    with pytest.raises(InvalidArgument, match="exponent"):
+        draw.bernoulli_exp(Fraction(-1, 2))
+
+
+def test_whole_numbers_below_a_bound_are_uniform():
+    uniform, tilted = np.full(7, 1 / 7), np.linspace(0.9, 1.1, 7) / 7
+    counts = np.bincount([draw.uniform_below(7) for _ in range(sample_size(uniform, [tilted]))], minlength=7)
+    assert not rejects(counts, uniform)
+    assert rejects(counts, tilted)
+
+
 # ---- bits are added exactly when they are needed ----
 
 

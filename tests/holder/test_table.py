@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import hmac
-import importlib.util
 import math
 import pickle
 import secrets
@@ -106,22 +105,6 @@ def test_every_source_means_the_same_records(kind: str, tmp_path: Path) -> None:
     assert table.expression.schema() == ibis.schema({"income": "float64", "region": "int64"})
     assert table.fingerprint(KEY) == python_fingerprint(CLAMPED, CODES)
     assert table.engine == "duckdb"
-
-
-@pytest.mark.skipif(importlib.util.find_spec("pyspark") is None, reason="pyspark is not installed (extra 'spark')")
-def test_spark_means_the_same_records() -> None:
-    from pyspark.sql import SparkSession
-
-    session = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-    try:
-        source = ibis.pyspark.connect(session).create_table("people", records(), overwrite=True)
-        table = Table.read(source, schema(), order="id")
-        assert table.engine == "pyspark"
-        assert sorted(values(table)) == sorted(zip(CLAMPED, CODES, strict=True))
-        assert table.fingerprint(KEY) == python_fingerprint(CLAMPED, CODES)
-        assert len(values(table, table.rows(HALVES[0]))) == 3
-    finally:
-        session.stop()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import math
 import pickle
 from fractions import Fraction
 
+import hypothesis
 import mpmath
 import numpy as np
 import pytest
@@ -19,7 +20,9 @@ from noisewise.errors import InvalidArgument, NoisewiseError, Unsupported
 from noisewise.schema import Bounded, Levels, Schema
 from noisewise.statistics.enclosure import feature_range
 from noisewise.statistics.feature import column
-from noisewise.statistics.moment_extremes import largest_cut, largest_on_cube
+from noisewise.statistics.moment_bounds import add_remove_bounds, change_one_bounds, change_one_fourth_bounds
+from noisewise.statistics.moment_extremes import _loose_span, exact_l1, largest_cut, largest_on_cube
+from noisewise.statistics.moment_rows import shrunk_box
 from noisewise.statistics.moments import Moments, SmallestEigenvalue, moments_from_dict
 from noisewise.statistics.text import statistic, statistic_from_dict
 
@@ -160,7 +163,7 @@ def test_random_pairs_in_random_boxes_stay_within_random_weights(data):
         assert is_within(distance_power(products(u, **options), after, weights, norm), found)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_the_extrema_of_a_quadratic_on_a_cube_are_exact(data):
     """No grid point is higher; and the grid comes within its own resolution of the maximum."""
@@ -169,6 +172,8 @@ def test_the_extrema_of_a_quadratic_on_a_cube_are_exact(data):
     linear = [data.draw(number) for _ in range(p)]
     square = [[data.draw(number) if j >= i else 0 for j in range(p)] for i in range(p)]
     top = largest_on_cube(0, linear, square)
+    bottom = -largest_on_cube(0, [-b for b in linear], [[-q for q in row] for row in square])
+    assert _loose_span((linear, square)) >= 4 * (top - bottom)
     m = 24
     axis = np.arange(m + 1) / m
     z = np.stack([a.ravel() for a in np.meshgrid(*[axis] * p, indexing="ij")])
@@ -176,6 +181,61 @@ def test_the_extrema_of_a_quadratic_on_a_cube_are_exact(data):
     assert grid.max() <= float(top) + 1e-12
     # The maximum is a vertex of the grid in some coordinates and a critical point, where the slope is 0, in the others.
     assert float(top) - grid.max() <= np.abs(np.array(square)).sum() / (4 * m * m) + 1e-12
+
+
+def rational_row(data, box, square):
+    """A point of the box and the ball |v|^2 <= square, in Fractions: on a grid of quarters, or drawn in to the ball."""
+    steps = [data.draw(st.sampled_from([0, 0, 1, 2, 3, 4, 4])) for _ in box]
+    row = [lo + (hi - lo) * k / 4 for (lo, hi), k in zip(box, steps, strict=True)]
+    length = sum(v * v for v in row)
+    if square is not None and length > square:
+        factor = Fraction(math.isqrt(math.floor(square / length * 10**24)), 10**12)
+        row = [v * factor for v in row]
+    hypothesis.assume(all(lo <= v <= hi for v, (lo, hi) in zip(row, box, strict=True)))
+    return row
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_every_candidate_bound_holds_by_itself(data):
+    """The declared value is the least of several bounds; each must hold alone, in exact arithmetic."""
+    p, norm = data.draw(st.integers(1, 3)), data.draw(st.sampled_from([1, 2]))
+    corner = st.fractions(-4, 4, max_denominator=4)
+    box = [
+        (low, low + data.draw(st.sampled_from([Fraction(1, 2), 1, 3, -2 * low])))
+        for low in (data.draw(corner.filter(lambda c: c < 0 or c > 1)) for _ in range(p))
+    ]
+    box = [(min(ends), max(ends)) for ends in box]
+    radius = data.draw(st.sampled_from([None, Fraction(1, 2), Fraction(1), Fraction(3)]))
+    inside, kept = (box, None) if radius is None else shrunk_box(box, radius)
+    square, block = (None if kept is None else kept**2), data.draw(st.integers(1, 3))
+    degrees = data.draw(st.sampled_from([(1, 2), (2,), (1,), (3, 4), (4,), (3,)]))
+    monomials = [m for t in degrees for m in itertools.combinations_with_replacement(range(p), t)]
+    monomials = [m for m in monomials if data.draw(st.integers(0, 3)) > 0] or monomials[:1]
+    weights = [data.draw(st.fractions(Fraction(1, 9), 9, max_denominator=9)) for _ in monomials]
+    block = block if max(degrees) <= 2 else 1
+    if max(degrees) <= 2:
+        moved = change_one_bounds(inside, monomials, weights, norm, square, block)
+    else:
+        moved = change_one_fourth_bounds(inside, monomials, weights, norm, square)
+    added = add_remove_bounds(inside, monomials, weights, norm, square)
+
+    def components(row):
+        return [math.prod((row[i] for i in m), start=Fraction(1)) / (block if len(m) == 2 else 1) for m in monomials]
+
+    for _ in range(10):
+        u, v, rest = (rational_row(data, inside, square) for _ in range(3))
+        opposite = [-a for a in u]
+        if all(lo <= b <= hi for b, (lo, hi) in zip(opposite, inside, strict=True)) and data.draw(st.booleans()):
+            v = opposite
+        first, second = ([(block - 1) * s + a for s, a in zip(rest, row, strict=True)] for row in (u, v))
+        change = distance_power(components(first), components(second), weights, norm)
+        for value, argument in moved:
+            assert change <= (value if norm == 1 else value**2), argument
+        if block == 1:
+            size = distance_power(components(u), [0] * len(monomials), weights, norm)
+            for value, argument in added:
+                assert size <= (value if norm == 1 else value**2), argument
 
 
 def test_the_largest_cut_is_the_largest():
@@ -188,6 +248,35 @@ def test_the_largest_cut_is_the_largest():
         )
         found = largest_cut(weights + weights.T)
         assert brute <= found <= brute * (1 + 1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_the_exact_l1_distance_is_the_largest_over_all_sign_patterns(data):
+    """Skipping sign patterns that cannot win must not skip the winner."""
+    box = [
+        (Fraction(a), Fraction(a + w))
+        for a, w in data.draw(st.lists(st.tuples(st.integers(-4, 4), st.integers(1, 4)), min_size=2, max_size=2))
+    ]
+    monomials = [(0,), (1,), (0, 0), (0, 1), (1, 1)]
+    weights = [data.draw(st.fractions(Fraction(1, 9), 9, max_denominator=9)) for _ in monomials]
+
+    def span(signs):
+        """max - min of the signed sum over the box, from its own description by largest_on_cube."""
+        linear, square = [Fraction(0)] * 2, [[Fraction(0)] * 2 for _ in range(2)]
+        for sign, m, w in zip(signs, monomials, weights, strict=True):
+            (l0, h0), (l1, h1) = box[m[0]], box[m[-1]]
+            if len(m) == 1:
+                linear[m[0]] += sign * w * (h0 - l0)
+                continue
+            linear[m[0]] += sign * w * (h0 - l0) * l1
+            linear[m[1]] += sign * w * (h1 - l1) * l0
+            square[m[0]][m[1]] += sign * w * (h0 - l0) * (h1 - l1)
+        negative = largest_on_cube(0, [-b for b in linear], [[-q for q in row] for row in square])
+        return largest_on_cube(0, linear, square) + negative
+
+    brute = max(span(signs) for signs in itertools.product((1, -1), repeat=5))
+    assert exact_l1(box, monomials, weights) == brute
 
 
 @pytest.mark.parametrize("norm", [1, 2])
@@ -249,9 +338,9 @@ def largest_attack(moments, schema, norm, rng, restarts):
 
     def statistic_of(total):
         intercept = moments.intercept
-        degree_one = np.array(products(total, intercept=intercept, parts=moments.parts, constant=not is_change))
         if k == 1:
-            return degree_one
+            options = {"parts": moments.parts, "constant": not is_change, "fourth": moments.fourth}
+            return np.array(products(total, intercept=intercept, **options))
         scaled = [math.sqrt(k), *(total / math.sqrt(k))] if intercept else list(total / math.sqrt(k))
         last = len(scaled) - 1
         return np.array(
@@ -283,10 +372,10 @@ def largest_attack(moments, schema, norm, rng, restarts):
 @pytest.mark.parametrize("radius", [0.5, 1, 2])
 def test_no_pair_of_rows_in_the_ball_beats_the_bound(neighbours, norm, intercept, radius):
     rng = np.random.default_rng()
-    for p, parts in ((2, ("xx",)), (2, PARTS[0]), (3, PARTS[0])):
+    for p, parts, fourth in ((2, ("xx",), False), (2, PARTS[0], True), (3, PARTS[0], False)):
         for boxes in ([(-3, 3)] * p, [(0.5, 3)] * p, [(-0.4, 3)] * p):
             schema = schema_of(boxes, neighbours)
-            moments = Moments(names_of(schema), "y", intercept=intercept, parts=parts, shrink=radius)
+            moments = Moments(names_of(schema), "y", intercept=intercept, parts=parts, fourth=fourth, shrink=radius)
             found = moments.sensitivity(schema, norm=norm)
             attack = largest_attack(moments, schema, norm, rng, restarts=2)
             assert attack <= float(found.value) * (1 + 1e-9)
@@ -363,6 +452,17 @@ def test_fourth_moments_in_the_ball_are_bounded_jointly_and_attained():
     truth = math.sqrt(np.sum(fourth**2) + np.sum((np.outer(u, u) - np.outer(v, v)) ** 2))
     assert float(found.value) == pytest.approx(truth, rel=1e-10)
     assert found.is_exact
+
+
+def test_fourth_moments_with_intercept_count_the_odd_products_that_opposite_rows_move():
+    schema = schema_of([(-9, 9)] * 3)
+    moments = Moments(["x0", "x1"], "y", fourth=True, shrink=1)
+    weights = [float(w) for w in moments.default_weights(schema)]
+    u, v = (products(row, intercept=True, fourth=True) for row in ((0.6, 0.8, 0.0), (-0.6, -0.8, 0.0)))
+    truth = math.sqrt(distance_power(u, v, weights, 2))
+    found = moments.sensitivity(schema, norm=2)
+    assert truth == pytest.approx(math.sqrt(24), rel=1e-10)  # 2 (1 + 1) 2 from the sums, 16 from the cubes
+    assert float(found.value) == pytest.approx(truth, rel=1e-10)
 
 
 # --- averaged rows ----------------------------------------------------------------------------------------------

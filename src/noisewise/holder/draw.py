@@ -143,6 +143,8 @@ def uniform_below(bound: int) -> int:
 
 def bernoulli_exp(exponent: Fraction) -> bool:
     """True with probability exp(-exponent), exactly (Canonne, Kamath & Steinke 2020, Algorithm 1)."""
+    if exponent < 0:
+        raise _refuse("exponent", "exponent must be at least 0: a probability is at most 1")
     whole, rest = divmod(exponent, 1)
     return all(_bernoulli_exp_unit(Fraction(1)) for _ in range(int(whole))) and _bernoulli_exp_unit(rest)
 

@@ -51,11 +51,17 @@ class Window:
 
 def order_window(table: Table, feature: Feature, plan: Plan, *, rank: int, reach: int) -> Window:
     """The order statistics of ranks rank-reach..rank+reach (as far as they exist), in lattice steps."""
+    import ibis
+
     n = plan.part_schema.largest_n
     first, last = max(1, rank - reach), min(n, rank + reach)
     rows = _lattice_column(table, feature, plan)
-    nearby = rows.order_by(rows.q).limit(last - first + 1, offset=first - 1)
-    return Window(_column(table, nearby, "q"), first)
+    if table.engine == "duckdb":
+        nearby = rows.order_by(rows.q).limit(last - first + 1, offset=first - 1)
+    else:  # not every engine has OFFSET
+        ranked = rows.mutate(rank=ibis.row_number().over(order_by=rows.q))
+        nearby = ranked.filter((ranked.rank >= first - 1) & (ranked.rank < last)).select("q")
+    return Window(np.sort(_column(table, nearby, "q")), first)
 
 
 def rank_below(table: Table, feature: Feature, plan: Plan, point: int) -> int:

@@ -156,7 +156,7 @@ class Table:
         import ibis
 
         if self.order is not None:
-            rank = ibis.rowdouble().over(order_by=_sort_keys(self._cleaned[ORDER], self._source.is_text))
+            rank = ibis.row_number().over(order_by=_sort_keys(self._cleaned[ORDER], self._source.is_text))
             return self._cleaned.mutate(**{POSITION: rank})
         if self._source.position is None:
             raise Unsupported(

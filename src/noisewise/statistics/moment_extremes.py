@@ -56,20 +56,36 @@ def _exact_l1_at(
     rows = [_unit_cube_terms(box, shift, monomial, w) for monomial, w in zip(monomials, weights, strict=True)]
     common = math.lcm(*(term.denominator for row in rows for term in row.values()))
     whole = [{key: int(term * common) for key, term in row.items()} for row in rows]
+    patterns = [_signed_sum(p, whole, (1, *signs)) for signs in itertools.product((1, -1), repeat=len(whole) - 1)]
+    patterns.sort(key=_loose_span, reverse=True)
     best = Fraction(0)
-    for signs in itertools.product((1, -1), repeat=len(whole) - 1):
-        linear: list[Any] = [0] * p
-        square: list[list[Any]] = [[0] * p for _ in range(p)]
-        for sign, row in zip((1, *signs), whole, strict=True):
-            for key, term in row.items():
-                if len(key) == 1:
-                    linear[key[0]] += sign * term
-                else:
-                    square[key[0]][key[1]] += sign * term
+    for linear, square in patterns:
+        if _loose_span((linear, square)) <= 4 * best:
+            break
         top = largest_on_cube(0, linear, square)
         bottom = -largest_on_cube(0, [-b for b in linear], [[-q for q in line] for line in square])
         best = max(best, Fraction(top - bottom))
     return best / common
+
+
+def _signed_sum(p: int, rows: Sequence[dict[Monomial, int]], signs: Sequence[int]) -> tuple[list[int], list[list[int]]]:
+    linear, square = [0] * p, [[0] * p for _ in range(p)]
+    for sign, row in zip(signs, rows, strict=True):
+        for key, term in row.items():
+            if len(key) == 1:
+                linear[key[0]] += sign * term
+            else:
+                square[key[0]][key[1]] += sign * term
+    return linear, square
+
+
+def _loose_span(quadratic: tuple[list[int], list[list[int]]]) -> int:
+    """At least four times max - min of b.z + z'Qz on the unit cube, term by term around its centre."""
+    linear, square = quadratic
+    p = len(linear)
+    slopes = [2 * linear[i] + sum(square[i][j] + square[j][i] for j in range(p)) for i in range(p)]
+    crossed = sum(abs(square[i][j]) for i in range(p) for j in range(i + 1, p))
+    return 2 * sum(map(abs, slopes)) + 2 * crossed + sum(abs(square[i][i]) for i in range(p))
 
 
 def _unit_cube_terms(
