@@ -21,7 +21,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +34,9 @@ from noisewise.release import Release
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-FENCE = re.compile(r"(?P<noisy><!-- noisy -->\n)?^```(?P<language>\w+)(?P<info>[^\n]*)\n(?P<body>.*?)^```$", re.M | re.S)
+FENCE = re.compile(
+    r"(?P<noisy><!-- noisy -->\n)?^```(?P<language>\w+)(?P<info>[^\n]*)\n(?P<body>.*?)^```$", re.M | re.S
+)
 NUMBER = re.compile(r"[0-9a-f]{8,}|[-+]?\d[\d.:]*(?:e[-+]?\d+)?")
 SHOWN = ("#>", "#~")
 
@@ -55,9 +56,7 @@ def blocks(text: str) -> Iterator[Block]:
     for match in FENCE.finditer(text):
         title = re.search(r'title="([^"]+)"', match["info"])
         line = text.count("\n", 0, match.start("language")) + 1
-        yield Block(
-            match["language"], title[1] if title else None, match["body"], line, match["noisy"] is not None
-        )
+        yield Block(match["language"], title[1] if title else None, match["body"], line, match["noisy"] is not None)
 
 
 def masked(line: str) -> str:
@@ -196,13 +195,21 @@ def test_every_link_between_pages_leads_somewhere() -> None:
                 assert (page.parent / target).exists(), f"{page.name} links to {target}, which does not exist"
 
 
+def test_every_test_that_the_promises_name_exists() -> None:
+    named = re.findall(r"`(tests/[\w/.]+|benchmarks/[\w/.]+)`", (ROOT / "docs" / "promises.md").read_text("utf-8"))
+    assert len(named) > 10
+    # An empty folder tests nothing.
+    assert not [path for path in named if not ((ROOT / path).is_file() or list((ROOT / path).glob("test_*.py")))]
+
+
 def test_every_page_is_in_the_navigation() -> None:
     listed = set(re.findall(r"\b([\w-]+\.md)\b", (ROOT / "mkdocs.yml").read_text("utf-8")))
     assert listed == {page.name for page in PAGES if page.name != "README.md"}
 
 
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(tmp_path / "site")]
+    # Without --quiet: it would silence the warnings before they are counted.
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(tmp_path / "site")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, textwrap.shorten(done.stdout + done.stderr, 2000)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-2000:]
     assert (tmp_path / "site" / "index.html").exists()

@@ -43,7 +43,7 @@ def test_bad_n_is_refused_by_name(bad: object) -> None:
 
 
 def test_neighbours_have_no_default_and_decide_between_n_and_n_max() -> None:
-    with pytest.raises(TypeError):
+    with pytest.raises(InvalidArgument, match="neighbours='change-one'"):
         Schema(GOOD, n=10)
     with pytest.raises(InvalidArgument, match="n_max"):
         Schema(GOOD, n=10, neighbours="add-remove")

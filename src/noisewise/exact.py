@@ -22,12 +22,14 @@ SMALLEST = 1 / LARGEST
 
 
 def fraction(
-    value: object, argument: str, *, positive: bool = False, minimum: Fraction | int | None = None
+    value: object, argument: str, *, positive: bool = False, nonzero: bool = False, minimum: int | None = None
 ) -> Fraction:
     """Read `value` as an exact number, or refuse it by the name of its argument."""
     exact = _parse(value, argument)
     if abs(exact) > LARGEST or (exact != 0 and abs(exact) < SMALLEST):
         raise _refuse(argument, value, "a number between 1e-100 and 1e100 in magnitude")
+    if nonzero and exact == 0:
+        raise _refuse(argument, value, "a number other than 0")
     if positive and exact <= 0:
         raise _refuse(argument, value, "a number greater than 0")
     if minimum is not None and exact < minimum:

@@ -243,8 +243,9 @@ def _averaged(
 
 
 def _rounding(low: float, high: float, error: float, step: float) -> float:
-    """The rounding error of a feature and of the sum v/step + 1/2 on its way to the lattice."""
-    return error + 2.0**-52 * (max(abs(low), abs(high)) + step)
+    """What separates the lattice value from the exact one beyond half a step: the rounding of the feature, of its
+    declared range (hence twice), and of v/step + 1/2."""
+    return 2 * error + 2.0**-52 * (max(abs(low), abs(high)) + step)
 
 
 def _scales(sensitivity: Sensitivity, guarantee: Guarantee, weights: tuple[Fraction, ...]) -> list[Fraction]:

@@ -24,6 +24,7 @@ from noisewise.schema import Bounded, Schema
 from noisewise.statistics import Records, column
 from noisewise.statistics.tables import read_edges
 
+LONGEST_ID = 200
 _ONE = column("x")
 
 
@@ -38,10 +39,17 @@ class Query:
     id: str | None = None
 
     def __post_init__(self) -> None:
-        if (self.edges is None) == (self.low is None or self.high is None):
+        if [end is None for end in (self.low, self.high)] != [self.edges is not None] * 2:
             raise InvalidArgument("A query has either low and high, or edges.", argument="query")
-        object.__setattr__(self, "edges", None if self.edges is None else read_edges(self.edges))
-        self.plan()  # checks bounds, guarantee and their fit
+        if self.id is not None and not (isinstance(self.id, str) and len(self.id) <= LONGEST_ID):
+            raise InvalidArgument(f"id must be a text of at most {LONGEST_ID} characters.", argument="id")
+        if self.edges is not None:
+            object.__setattr__(self, "edges", read_edges(self.edges))
+        else:
+            bounds = Bounded(self.low, self.high)
+            object.__setattr__(self, "low", bounds.low)
+            object.__setattr__(self, "high", bounds.high)
+        self.plan()  # checks the guarantee and its fit
 
     @classmethod
     def clip(cls, low: float, high: float, guarantee: Guarantee, *, id: str | None = None) -> Query:
@@ -49,13 +57,13 @@ class Query:
 
     @classmethod
     def cells(cls, edges: Sequence[float], guarantee: Guarantee, *, id: str | None = None) -> Query:
-        return cls(guarantee, edges=tuple(edges), id=id)
+        return cls(guarantee, edges=read_edges(edges), id=id)
 
     def plan(self) -> Plan:
         """The query as a release of one record: its law, lattice and price come from the same rules."""
         if self.edges is not None:
             inner = self.edges
-            bounds = Bounded(inner[0] - 1, inner[-1] + 1)
+            bounds = Bounded(inner[0] - 1 - abs(inner[0]), inner[-1] + 1 + abs(inner[-1]))
             statistic = Records(_ONE, cells=inner)
         else:
             bounds, statistic = Bounded(self.low, self.high), Records(_ONE)
@@ -74,6 +82,24 @@ class Query:
         )
         return {**asked, "guarantee": self.guarantee.to_dict(), "law": self.law.to_dict(), "id": self.id}
 
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Query:
+        """Read a query; a law that is not the one its guarantee implies is refused."""
+        known = {"edges", "low", "high", "guarantee", "law", "id"}
+        if not isinstance(data, Mapping) or set(data) - known or not isinstance(data.get("guarantee"), Mapping):
+            raise InvalidArgument("A query has low and high or edges, a guarantee, a law and an id.", argument="query")
+        query = cls(
+            guarantee_from_dict(data["guarantee"]),
+            low=data.get("low"),
+            high=data.get("high"),
+            edges=data.get("edges"),
+            id=data.get("id"),
+        )
+        if "law" in data and data["law"] != query.law.to_dict():
+            raise InvalidArgument("The query's law is not the one its guarantee implies; do not answer it.",
+                                  argument="law")  # fmt: skip
+        return query
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -83,6 +109,8 @@ class Answer:
     value: int
 
     def __post_init__(self) -> None:
+        if not isinstance(self.query, Query):
+            raise InvalidArgument("query must be a Query; read one with Query.from_dict.", argument="query")
         law = self.query.law
         if isinstance(law, RandomizedResponse):
             integer(self.value, "value", minimum=0, maximum=law.cells - 1)
@@ -98,21 +126,9 @@ class Answer:
     def to_dict(self) -> dict[str, Any]:
         return {"query": self.query.to_dict(), "value": self.value}
 
-
-def query_from_dict(data: Mapping[str, Any]) -> Query:
-    """Read a query; a law that is not the one its guarantee implies is refused."""
-    unknown = set(data) - {"edges", "low", "high", "guarantee", "law", "id"}
-    if unknown or not isinstance(data.get("guarantee"), Mapping):
-        raise InvalidArgument("A query has low and high or edges, a guarantee, a law and an id.", argument="query")
-    edges = data.get("edges")
-    query = Query(
-        guarantee_from_dict(data["guarantee"]),
-        low=data.get("low"),
-        high=data.get("high"),
-        edges=None if edges is None else tuple(edges),
-        id=data.get("id"),
-    )
-    if "law" in data and dict(data["law"]) != query.law.to_dict():
-        raise InvalidArgument("The query's law is not the one its guarantee implies; do not answer it.",
-                              argument="law")  # fmt: skip
-    return query
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Answer:
+        """Read an answer with its query; both are checked as if they were new."""
+        if not isinstance(data, Mapping) or set(data) != {"query", "value"}:
+            raise InvalidArgument("An answer has exactly a query and a value.", argument="answer")
+        return cls(Query.from_dict(data["query"]), data["value"])

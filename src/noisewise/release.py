@@ -69,7 +69,7 @@ class ReleaseFile(_Strict):
     hash: Annotated[StrictStr, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Release:
     """A published value with its own likelihood. `Release.load(path)`, `release.save(path)`."""
 
@@ -128,6 +128,15 @@ class Release:
         steps = self.law.step if isinstance(self.law, AdditiveLaw) else (self.law.step,)
         return values * (np.array(steps) if len(steps) == len(values) else steps[0]) / self.divisor
 
+    def __str__(self) -> str:
+        n = f"{self.schema.n} records" if self.schema.is_change_one else f"at most {self.schema.n_max} records"
+        shown = ", ".join(f"{value:.6g}" for value in self.estimate[:6]) + (", ..." if len(self.value) > 6 else "")
+        simulated = " (simulated)" if self.simulated else ""
+        return f"{self.statistic} of {n} at {self.guarantee}: {shown}{simulated}"
+
+    def __repr__(self) -> str:
+        return f"<Release {self}>"
+
     def to_dict(self) -> dict[str, object]:
         """The plain form, with its hash."""
         plain = self._plain()
@@ -169,18 +178,21 @@ class Release:
                 "A newer Noisewise may be needed."
             )
         try:
-            # Validated as JSON text: there lists are lists and numbers are numbers, as in the file.
-            form = ReleaseFile.model_validate_json(canonical(dict(plain)))
+            # Validated as JSON text: there lists are lists and numbers are numbers, in the order of the file.
+            form = ReleaseFile.model_validate_json(json.dumps(dict(plain), allow_nan=False))
+            digest = _digest({key: value for key, value in plain.items() if key != "hash"})
         except (ValidationError, ValueError, TypeError, RecursionError) as error:
             raise InvalidRelease(f"{where} is not a valid release: {_first(error)}.") from None
-        if form.hash != _digest({key: value for key, value in plain.items() if key != "hash"}):
+        if form.hash != digest:
             raise InvalidRelease(f"{where} was changed after it was made: its hash does not match. Ask for it again.")
         try:
             return _from_form(cls, form)
         except InvalidRelease:
             raise
-        except (NoisewiseError, OverflowError, RecursionError, ArithmeticError) as error:
+        except NoisewiseError as error:
             raise InvalidRelease(f"{where} is not a valid release: {error}") from None
+        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+            raise InvalidRelease(f"{where} is not a valid release: {_first(error)}.") from None
 
     def as_simulated(self) -> Release:
         """The same release marked as simulated; the ledger refuses such files."""
@@ -242,6 +254,12 @@ def _from_form(cls: type[Release], form: ReleaseFile) -> Release:
         read: tuple[Fraction, ...] = (Fraction(1),)
     else:
         read = checked_weights(weights, len(weights) if isinstance(weights, list) else 0)
+    law = law_from_dict(form.law)
+    expected = (
+        list if not isinstance(statistic, Records) else _Counts if isinstance(law, RandomizedResponse) else _Answers
+    )
+    if not isinstance(form.value, expected):
+        raise InvalidRelease(f"The value of {statistic.kind} with the law {law.family!r} is not written like this one.")
     value = form.value if isinstance(form.value, list) else next(iter(form.value.model_dump().values()))
     part = None if form.part is None else (fraction(form.part[0], "part"), fraction(form.part[1], "part"))
     return cls(
@@ -249,7 +267,7 @@ def _from_form(cls: type[Release], form: ReleaseFile) -> Release:
         schema=schema,
         statistic=statistic,
         weights=read,
-        law=law_from_dict(form.law),
+        law=law,
         guarantee=guarantee_from_dict(form.guarantee),
         value=tuple(value),
         part=part,

@@ -98,7 +98,7 @@ class Schema:
         self,
         columns: Mapping[str, Column],
         *,
-        neighbours: str,
+        neighbours: str | None = None,
         n: int | None = None,
         n_max: int | None = None,
         outside: str = "clamp",
@@ -106,6 +106,12 @@ class Schema:
     ) -> None:
         assign = object.__setattr__
         assign(self, "columns", _columns(columns))
+        if neighbours is None:  # required, like epsilon and bounds; asked for in words instead of by a TypeError
+            raise InvalidArgument(
+                "Say which data sets are neighbours: neighbours='change-one' (n is public) or 'add-remove' "
+                "(n is private). Every sensitivity depends on it.",
+                argument="neighbours",
+            )
         assign(self, "neighbours", _one_of(neighbours, ("change-one", "add-remove"), "neighbours"))
         assign(self, "outside", _one_of(outside, ("clamp", "refuse"), "outside"))
         assign(self, "missing", _missing(missing, self.columns))

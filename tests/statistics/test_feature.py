@@ -169,6 +169,16 @@ def test_method_calls_read_like_python() -> None:
     assert statistic("mean(abs(income)**0.5)") == statistic("mean(abs(income)**(1/2))")
 
 
+def test_a_feature_divided_by_a_number_is_a_product_and_by_a_feature_is_refused() -> None:
+    assert statistic("mean(income/4)") == statistic("mean(income*0.25)")
+    with pytest.raises(InvalidArgument, match="divisor"):
+        column("x") / 0
+    with pytest.raises(NoisewiseError):
+        statistic("mean(income/age)")
+    with pytest.raises(InvalidArgument):
+        column("x") / column("y")
+
+
 def test_a_root_of_a_feature_that_can_be_negative_is_refused_with_the_fix() -> None:
     with pytest.raises(Unsupported, match="never negative"):
         feature_range(column("x") ** 0.5, SCHEMA)

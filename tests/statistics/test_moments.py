@@ -195,7 +195,7 @@ def rational_row(data, box, square):
     return row
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, suppress_health_check=[hypothesis.HealthCheck.filter_too_much])
 @given(data=st.data())
 def test_every_candidate_bound_holds_by_itself(data):
     """The declared value is the least of several bounds; each must hold alone, in exact arithmetic."""

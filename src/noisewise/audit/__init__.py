@@ -1,1 +1,1 @@
-
+"""Attacks on our own mechanisms: exact divergences, goodness of fit, black-box lower bounds, and planted faults."""

@@ -53,17 +53,24 @@ def show_release(file: Path) -> None:
 def show_ledger(ledger: Path) -> None:
     """noisewise ledger show"""
     from noisewise.holder.ledger import Ledger
+    from noisewise.release import Release
 
     with Ledger.open(_existing(ledger)) as account:
         console.print(str(account), markup=False)
         grid = Grid(box=None, pad_edge=False)
-        for title in ("#", "when", "entry", "price", "part", "data set", "release"):
+        for title in ("#", "when (UTC)", "what", "price", "part", "release"):
             grid.add_column(title)
+        stored = iter(account.releases())
         for entry in account.entries():
-            part = "all" if entry.part is None else f"{entry.part[0]} to {entry.part[1]}"
-            price = "" if entry.guarantee is None else str(entry.guarantee)
-            release = "" if entry.release_hash is None else entry.release_hash[:12]
-            grid.add_row(str(entry.sequence), str(entry.when), entry.kind, price, part, entry.dataset[:8], release)
+            release = None if entry.release_hash is None else Release.from_bytes(next(stored))
+            grid.add_row(
+                str(entry.sequence),
+                f"{entry.when:%Y-%m-%d %H:%M}",
+                entry.kind if release is None else str(release.statistic),
+                "" if entry.guarantee is None else str(entry.guarantee),
+                "" if release is None else "all" if entry.part is None else f"{entry.part[0]} to {entry.part[1]}",
+                "" if release is None else release.hash.removeprefix("sha256:")[:8],
+            )
         console.print(grid)
 
 

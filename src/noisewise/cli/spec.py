@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from noisewise.errors import InvalidArgument, InvalidSpec, NoisewiseError
+from noisewise.errors import InvalidSpec, NoisewiseError
 from noisewise.plan import Plan, plan
 from noisewise.privacy.guarantee import Guarantee, guarantee_from_spec
 from noisewise.schema import Schema, schema_from_dict
@@ -39,6 +39,9 @@ class Spec:
             raise InvalidSpec(f"Cannot read {str(path)!r}: {error.strerror}.", where=str(path)) from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise InvalidSpec(f"{path} is not valid TOML: {error}.", where=str(path)) from None
+        except (ValueError, RecursionError):  # a number of thousands of digits, or brackets in brackets without end
+            raise InvalidSpec(f"{path} is not valid TOML: it is nested too deep or a number is too long.",
+                              where=str(path)) from None  # fmt: skip
         unknown = set(sections) - set(SECTIONS)
         if unknown:
             raise InvalidSpec(f"{path} has an unknown section [{sorted(unknown)[0]}]; there are {', '.join(SECTIONS)}.",
@@ -77,9 +80,9 @@ class Spec:
     def _within(self, name: str, act: Callable[[], Read]) -> Read:
         try:
             return act()
-        except InvalidSpec:
-            raise
-        except (InvalidArgument, NoisewiseError) as error:
+        except NoisewiseError as error:
+            if isinstance(error, InvalidSpec) and str(error).startswith(("In [", str(self.path))):
+                raise  # it names its place already
             raise InvalidSpec(f"In [{name}] of {self.path}: {error}", where=name) from None
 
 
@@ -87,7 +90,7 @@ def _plan(section: Mapping[str, Any], schema: Schema) -> Plan:
     unknown = set(section) - {"statistic", "guarantee", "mechanism", "weights", "part"}
     if unknown or not {"statistic", "guarantee"} <= set(section):
         wrong = f"unknown entry {sorted(unknown)[0]!r}" if unknown else "statistic and guarantee are needed"
-        raise InvalidSpec(f"[release]: {wrong}.", where="release")
+        raise InvalidSpec(f"{wrong}.", where="release")
     part = section.get("part")
     return plan(
         statistic(section["statistic"]),

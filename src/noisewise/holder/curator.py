@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from noisewise.errors import InvalidArgument
+from noisewise.errors import InvalidArgument, NoisewiseError
 from noisewise.holder import draw
 from noisewise.holder.evaluate import lattice_values, order_window, rank_below, record_values
 from noisewise.holder.ledger import Account, Ledger
@@ -48,7 +48,7 @@ def make_release(table: Table, plan: Plan, *, ledger: Ledger) -> Release:
     arrangement = table.fingerprint(key, arranged=True) if _depends_on_places(plan) else None
     stored = ledger.find(plan.request(), plan.cost, plan.part, fingerprint, arrangement)
     if stored is None:
-        drawer = _drawer(table, plan)
+        drawer = _prepared(table, plan)
 
         def produce(account: Account) -> bytes:
             value = drawer()
@@ -63,6 +63,17 @@ def make_release(table: Table, plan: Plan, *, ledger: Ledger) -> Release:
 def _depends_on_places(plan: Plan) -> bool:
     """True where a record's position or key hash decides what it enters: parts and averaged rows."""
     return plan.part is not None or (isinstance(plan.statistic, Moments) and plan.statistic.block > 1)
+
+
+def _prepared(table: Table, plan: Plan) -> Drawer:
+    """The drawer of a plan; of an unforeseen failure only the kind is told, for its words may quote a record."""
+    try:
+        return _drawer(table, plan)
+    except NoisewiseError:
+        raise
+    except Exception as error:
+        fault = type(error).__name__
+    raise NoisewiseError(f"Computing {plan.statistic} stopped with {fault}. Nothing was spent.")
 
 
 def _drawer(table: Table, plan: Plan) -> Drawer:

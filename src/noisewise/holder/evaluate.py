@@ -21,7 +21,7 @@ from noisewise.plan import Plan, eigenvalue_gram_step
 from noisewise.schema import Level, Schema
 from noisewise.statistics import Histogram, Marginals, Moments, Records, SmallestEigenvalue
 from noisewise.statistics.enclosure import feature_range
-from noisewise.statistics.feature import Feature, power_by_products, sum_in_order
+from noisewise.statistics.feature import Feature, Operators, power_by_products, sum_in_order
 from noisewise.statistics.order import OrderStatistic
 
 
@@ -87,7 +87,7 @@ def record_values(table: Table, statistic: Records, plan: Plan) -> np.ndarray[An
     return _column(table, rows.select(q=cell), "q")
 
 
-class IbisAlgebra:
+class IbisAlgebra(Operators):
     """Features as database expressions: the same operations, in the same order, as on NumPy columns."""
 
     def __init__(self, rows: Any, schema: Schema) -> None:
@@ -98,15 +98,6 @@ class IbisAlgebra:
 
     def constant(self, value: float) -> Any:
         return double(value)
-
-    def add(self, a: Any, b: Any) -> Any:
-        return a + b
-
-    def subtract(self, a: Any, b: Any) -> Any:
-        return a - b
-
-    def multiply(self, a: Any, b: Any) -> Any:
-        return a * b
 
     def absolute(self, a: Any) -> Any:
         return a.abs()

@@ -7,6 +7,7 @@ query's law is added. The law is recomputed from the query's guarantee, never ta
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from fractions import Fraction
 from numbers import Real
 
@@ -23,7 +24,7 @@ from noisewise.statistics.tables import cell_index
 def respond(query: Query, x: float) -> Answer:
     """Answer a query about the private value x. No error ever repeats x."""
     if not isinstance(query, Query):
-        raise InvalidArgument("query must be a Query; read one with query_from_dict.", argument="query")
+        raise InvalidArgument("query must be a Query; read one with Query.from_dict.", argument="query")
     value = _number(x)
     plan = query.plan()
     law = plan.law
@@ -39,6 +40,10 @@ def respond(query: Query, x: float) -> Answer:
 
 
 def _number(x: object) -> float:
-    if isinstance(x, bool) or not isinstance(x, Real) or not math.isfinite(x):
+    value = math.nan
+    if not isinstance(x, bool) and isinstance(x, Real):
+        with suppress(OverflowError):
+            value = float(x)
+    if not math.isfinite(value):
         raise InvalidArgument("x must be a finite number. Nothing was answered.", argument="x")
-    return float(x)
+    return value

@@ -116,7 +116,8 @@ def _diagnosis(error: Exception) -> tuple[str, str]:
     for phrase, fault, meaning in _FAULTS:
         if phrase in message:
             return fault, meaning + where
-    return "unreadable", f"the engine stopped with {type(error).__name__}{where}"
+    advice = "; export the table to Parquet or Arrow and read that" if "NotDefined" in type(error).__name__ else ""
+    return "unreadable", f"the engine stopped with {type(error).__name__}{where}{advice}"
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

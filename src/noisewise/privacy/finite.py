@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import combinations
 from numbers import Rational
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -273,14 +273,22 @@ def _long_fraction(value: str, argument: str) -> Fraction:
 
 def _stochastic(rows: object, columns: int) -> tuple[tuple[Fraction, ...], ...]:
     """Rows of exact probabilities, each of one entry per action and sum exactly 1."""
-    if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
+    given = _listed(rows)
+    lists = [_listed(row) for row in given or []]
+    if given is None or None in lists:
         raise _refuse("rows", "rows must be a sequence of sequences of probabilities")
-    matrix = tuple(tuple(_probability(p, "rows") for p in row) for row in rows)
+    matrix = tuple(tuple(_probability(p, "rows") for p in row or []) for row in lists)
     if not matrix or any(len(row) != columns for row in matrix):
         raise _refuse("rows", f"rows must be given, each with {columns} entries: one per action")
     if any(sum(row) != 1 for row in matrix):
         raise _refuse("rows", "every row must sum to exactly 1")
     return matrix
+
+
+def _listed(value: object) -> list[Any] | None:
+    """The entries of a sequence; None for texts, mappings and what is no sequence."""
+    is_list = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
+    return list(value) if is_list else None  # type: ignore[call-overload]
 
 
 def _index(value: ArrayLike, count: int, argument: str) -> NDArray[np.int64]:

@@ -118,7 +118,7 @@ class EnclosureAlgebra:
 def _rounded(low: Array, high: Array, error: Array) -> Enclosure:
     """One more operation: the true range lies within one rounding of the computed ends."""
     magnitude = np.maximum(np.abs(low), np.abs(high))
-    return Enclosure(low, high, error + UNIT * magnitude)
+    return Enclosure(low, high, error + UNIT * (magnitude + error))
 
 
 def whole_box(schema: Schema, names: frozenset[str]) -> dict[str, tuple[Array, Array]]:

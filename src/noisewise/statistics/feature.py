@@ -39,7 +39,7 @@ class Algebra(Protocol):
     def shrunk(self, row: tuple[Any, ...], index: int, radius: float) -> Any: ...
 
 
-@dataclass(frozen=True, slots=True, eq=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Feature:
     """One number taken from one record: an operation and its arguments."""
 
@@ -64,6 +64,10 @@ class Feature:
 
     def __rmul__(self, other: object) -> Feature:
         return Feature("multiply", (as_feature(other), self))
+
+    def __truediv__(self, other: object) -> Feature:
+        """f divided by a number, i.e. f times the double nearest to 1/number."""
+        return self * (1 / fraction(other, "divisor", nonzero=True))
 
     def __neg__(self) -> Feature:
         return Feature("multiply", (constant(-1), self))
@@ -141,6 +145,9 @@ class Feature:
     def __str__(self) -> str:
         return _print(self)[0]
 
+    def __repr__(self) -> str:
+        return f"Feature({self})"
+
     def __bool__(self) -> bool:
         raise TypeError("A feature has no truth value; use f.between(low, high) or f.equals(level) for a condition.")
 
@@ -177,7 +184,20 @@ def column_name(column: object, user: str) -> str:
     return column
 
 
-class NumPyAlgebra:
+class Operators:
+    """The part of an algebra whose values carry their own + - *: arrays and database expressions. Abstract."""
+
+    def add(self, a: Any, b: Any) -> Any:
+        return a + b
+
+    def subtract(self, a: Any, b: Any) -> Any:
+        return a - b
+
+    def multiply(self, a: Any, b: Any) -> Any:
+        return a * b
+
+
+class NumPyAlgebra(Operators):
     """Features as float64 arrays. Each operation is one rounding, as in a database."""
 
     def __init__(self, columns: Mapping[str, Any], schema: Schema) -> None:
@@ -191,15 +211,6 @@ class NumPyAlgebra:
 
     def constant(self, value: float) -> Any:
         return value
-
-    def add(self, a: Any, b: Any) -> Any:
-        return a + b
-
-    def subtract(self, a: Any, b: Any) -> Any:
-        return a - b
-
-    def multiply(self, a: Any, b: Any) -> Any:
-        return a * b
 
     def absolute(self, a: Any) -> Any:
         return np.abs(a)

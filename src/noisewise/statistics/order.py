@@ -68,7 +68,7 @@ class OrderStatistic:
         return f"{self.kind}({self.feature})"
 
 
-@dataclass(frozen=True, slots=True, init=False, repr=False)
+@dataclass(frozen=True, slots=True, init=False)
 class Median(OrderStatistic):
     """The lower median s_(ceil(n/2)) of a feature."""
 
@@ -85,7 +85,7 @@ class Median(OrderStatistic):
         return {"kind": self.kind, "feature": str(self.feature), "index": "ceil(n/2)"}
 
 
-@dataclass(frozen=True, slots=True, init=False, repr=False)
+@dataclass(frozen=True, slots=True, init=False)
 class Maximum(OrderStatistic):
     """The largest value of a feature."""
 
@@ -99,7 +99,7 @@ class Maximum(OrderStatistic):
         return n
 
 
-@dataclass(frozen=True, slots=True, init=False, repr=False)
+@dataclass(frozen=True, slots=True, init=False)
 class Minimum(OrderStatistic):
     """The smallest value of a feature."""
 
@@ -113,7 +113,7 @@ class Minimum(OrderStatistic):
         return 1
 
 
-@dataclass(frozen=True, slots=True, init=False, repr=False)
+@dataclass(frozen=True, slots=True, init=False)
 class Quantile(OrderStatistic):
     """The q-quantile of a feature by the exponential mechanism: a lattice point y with |#{x < y} - q n| small."""
 

@@ -51,7 +51,8 @@ class Sensitivity:
         return self.gap <= 1e-9 * float(self.value)
 
     def __str__(self) -> str:
-        kind = "exact" if self.is_exact else f"certified bound, gap at most {self.gap / float(self.value):.1%}"
+        gap = self.gap / float(self.value)
+        kind = "exact" if self.is_exact else f"certified bound, gap {'below 0.1%' if gap < 0.001 else f'{gap:.1%}'}"
         return f"{float(self.value):.6g} (L{self.norm}, {kind}: {self.argument})"
 
 

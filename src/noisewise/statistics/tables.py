@@ -146,7 +146,8 @@ def _table_sensitivity(
     # With one weight a table, records that differ in every column attain it; else the heaviest cells may not meet.
     attained = float(value) if even or len(tables) == 1 else 0.0
     cells = "two cells" if schema.is_change_one else "one cell"
-    return Sensitivity(value, attained, p, f"one record moves {cells} of each of {len(tables)} tables")
+    each = "the table" if len(tables) == 1 else f"each of {len(tables)} tables"
+    return Sensitivity(value, attained, p, f"one record moves {cells} of {each}")
 
 
 def read_edges(edges: Sequence[object], argument: str = "edges") -> tuple[float, ...]:

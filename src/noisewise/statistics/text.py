@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from typing import Any
 
 from noisewise.errors import InvalidSpec, NoisewiseError
@@ -120,7 +121,7 @@ class _Reader:
             case ast.Dict(keys=keys, values=values):
                 return {self.key(key): self.node(value) for key, value in zip(keys, values, strict=True)}
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return -self.node(operand) if not isinstance(self.node(operand), str | list) else self.refuse(node)
+                return self.negative(self.node(operand), node)
             case ast.BinOp(left=left, op=operation, right=right):
                 return self.arithmetic(self.node(left), operation, self.node(right), node)
             case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
@@ -137,6 +138,10 @@ class _Reader:
         key = None if node is None else self.node(node)
         return str(key) if isinstance(key, str | Feature) else self.refuse(node)
 
+    def negative(self, value: Any, node: ast.expr) -> Any:
+        is_number = isinstance(value, Feature | int | float | Fraction) and not isinstance(value, bool)
+        return -value if is_number else self.refuse(node)
+
     def arithmetic(self, a: Any, operation: ast.operator, b: Any, node: ast.expr) -> Any:
         if any(isinstance(side, str | list | dict | bool) or side is None for side in (a, b)):
             return self.refuse(node)
@@ -151,9 +156,9 @@ class _Reader:
                 return a * b
             case ast.Pow():
                 return a**b if not isinstance(b, Feature) else self.refuse(node)
-            case ast.Div() if isinstance(b, int) and b != 0 and isinstance(a, int):
-                from fractions import Fraction
-
+            case ast.Div() if isinstance(a, Feature) and not isinstance(b, Feature):
+                return a / b
+            case ast.Div() if isinstance(a, int) and isinstance(b, int) and b != 0:
                 return Fraction(a, b)
         return self.refuse(node)
 

@@ -1,0 +1,241 @@
+"""Planted faults: mistakes that were made before, by us or in print, and the check that catches each.
+
+Every fault is run twice through the same check, as the library does it and with the mistake planted. The check must
+pass on the first and fail on the second; a check that passes on both has no power and proves nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from noisewise.audit.attack import MEMORY
+from noisewise.audit.canary import everything_said, leaks
+from noisewise.audit.cases import guarantee_at, schema_of, x
+from noisewise.audit.exact import exact_loss
+from noisewise.audit.fit import fit_of_plan, smaller
+from noisewise.audit.neighbours import evaluated_move
+from noisewise.audit.order import order_noise
+from noisewise.plan import Plan, plan
+from noisewise.privacy.calibration import gaussian_sigma, laplace_scale
+from noisewise.privacy.finite import RandomizedResponse
+from noisewise.privacy.guarantee import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP
+from noisewise.privacy.law import AdditiveLaw
+from noisewise.release import Release
+from noisewise.schema import Bounded, Schema
+from noisewise.statistics import Histogram, Mean, Median, Moments, Records, Sum
+
+Passed = list[bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A mistake, the check that catches it, and the results of that check with and without the mistake."""
+
+    name: str
+    caught_by: str
+    check: Callable[[bool], Passed]
+
+    def passes_without(self) -> bool:
+        """The library as it is passes the check."""
+        return all(self.check(False))
+
+    def is_caught(self) -> bool:
+        """With the mistake planted the check fails, in every variant."""
+        return not any(self.check(True))
+
+
+def public_part(release: Release) -> dict[str, object]:
+    """What a release says besides its value and its account: the same for all neighbouring data sets."""
+    private = ("value", "dataset", "ledger_head", "hash")
+    return {key: entry for key, entry in release.to_dict().items() if key not in private}
+
+
+def released(made: Plan, data: Mapping[str, Sequence[Any]]) -> Release:
+    """One release of a data set from a ledger of its own."""
+    from noisewise.holder.curator import make_release
+    from noisewise.holder.ledger import Ledger
+    from noisewise.holder.table import Table
+
+    with (
+        tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder,
+        Ledger.open(Path(folder, "ledger"), limit=made.guarantee) as ledger,
+    ):
+        return make_release(Table.read(dict(data), made.schema), made, ledger=ledger)
+
+
+def touched_parts(before: Sequence[tuple[Plan, Any]], after: Sequence[tuple[Plan, Any]]) -> int:
+    """In how many parts the sums (in units, not steps) differ between neighbours; parallel composition allows one."""
+    from noisewise.holder.evaluate import lattice_values
+
+    def sums(part: tuple[Plan, Any]) -> list[Fraction]:
+        made, table = part
+        return [v * Fraction(s) for v, s in zip(lattice_values(table, made), made.lattice.step, strict=True)]
+
+    return sum(sums(a) != sums(b) for a, b in zip(before, after, strict=True))
+
+
+# ---- the checks, each with its fault ----
+
+
+def _scale_too_small(planted: bool) -> Passed:
+    """exact divergence: a law with 0.9 of its scale exceeds every additive guarantee."""
+    kinds = (PureDP, ZeroConcentratedDP, GaussianDP, ApproxDP)
+    made = [plan(Mean(x, x**2), schema_of(0, 250, 4000), guarantee=guarantee_at(kind, Fraction(1))) for kind in kinds]
+    return [exact_loss(replace(one, law=smaller(one.law)) if planted else one).holds for one in made]
+
+
+def _scale_drawn_too_small(planted: bool) -> Passed:
+    made = plan(Mean(x), schema_of(0, 1, 10), guarantee=PureDP(1))
+    return [fit_of_plan(made, drawn=smaller(made.law) if planted else None).fits]
+
+
+def _clamping_skipped(planted: bool) -> Passed:
+    """Evaluated neighbours: a record far outside the bounds moves the sum no further than one at them."""
+    from noisewise.holder.table import Table
+
+    made = plan(Mean(x), _column(0, 1, 2), guarantee=PureDP(1))
+    read, lattice = made.schema, made.lattice
+    if planted:  # the table clamps to wider bounds, and the lattice has no ends
+        read = _column(-100, 100, 2)
+        lattice = replace(lattice, low=tuple(100 * -v for v in lattice.high), high=tuple(100 * v for v in lattice.high))
+    broken = replace(made, lattice=lattice)
+    tables = [Table.read({"x": [0.5, value]}, read) for value in (-60.0, 90.0)]
+    return [exact_loss(made, steps=evaluated_move(broken, *tables)).holds]
+
+
+def _wrong_norm(planted: bool) -> Passed:
+    made = plan(Mean(x, x**2), schema_of(0, 250, 4000), guarantee=PureDP(1))
+    if planted:
+        assert isinstance(made.law, AdditiveLaw)
+        bound = made.statistic.sensitivity(made.schema, norm=2, weights=made.weights)
+        base = laplace_scale(sensitivity=bound.value, epsilon=Fraction(1))
+        made = replace(made, law=type(made.law)(tuple(float(base / w) for w in made.weights), made.law.step))
+    return [exact_loss(made).holds]
+
+
+def _bounds_from_data(planted: bool) -> Passed:
+    """Public part: what is printed beside the value is the same for neighbours."""
+    parts = []
+    for data in ([0.2, 0.4, 0.5], [0.2, 0.4, 0.9]):
+        low, high = (min(data), max(data)) if planted else (0.0, 1.0)
+        made = plan(Mean(x), _column(low, high, 3), guarantee=PureDP(1))
+        parts.append(public_part(released(made, {"x": data})))
+    return [parts[0] == parts[1]]
+
+
+def _wrong_neighbours(planted: bool) -> Passed:
+    made = plan(Histogram("g"), schema_of(0, 1, 10), guarantee=PureDP(1))
+    other = plan(Histogram("g"), schema_of(0, 1, 10, "add-remove"), guarantee=PureDP(1))
+    return [exact_loss(replace(made, law=other.law) if planted else made).holds]
+
+
+def _off_by_one(planted: bool) -> Passed:
+    """Exact matrix: odds over cells - 2 others where there are cells - 1."""
+    made = plan(Records("g"), schema_of(0, 1, 2), guarantee=PureDP(1))
+    if planted:
+        assert isinstance(made.law, RandomizedResponse)
+        odds = made.law.keep / made.law.other
+        made = replace(made, law=RandomizedResponse(odds / (odds + made.law.cells - 2), made.law.cells))
+    return [exact_loss(made).holds]
+
+
+def _position_under_add_remove(planted: bool) -> Passed:
+    """Touched parts: the first record leaves; by position every later record moves up, by key none does."""
+    from noisewise.holder.table import Table
+
+    values, names = [0.1, 0.4, 0.7, 0.9, 0.3], ["ann", "bob", "cem", "dora", "eve"]
+    sides = []
+    for first in (0, 1):
+        data = {"x": values[first:], "id": names[first:]}
+        neighbours = "change-one" if planted else "add-remove"
+        schema = _column(0, 1, 5 - first if planted else 5, neighbours)
+        table = Table.read(data, schema, **({} if planted else {"key": "id"}))
+        sides.append([(made, table) for made in _halves(schema)])
+    return [touched_parts(*sides) <= 1]
+
+
+def _ordered_by_a_private_column(planted: bool) -> Passed:
+    """Touched parts: one value changes; sorted by that value other records change places, by a public id none does."""
+    from noisewise.holder.table import Table
+
+    schema = _column(0, 1, 4)
+    sides = []
+    for value in (0.1, 0.8):
+        values = [value, 0.4, 0.7, 0.9]
+        data = {"x": sorted(values) if planted else values, "id": [3, 1, 4, 2]}
+        table = Table.read(data, schema, order=None if planted else "id")
+        sides.append([(made, table) for made in _halves(schema)])
+    return [touched_parts(*sides) <= 1]
+
+
+def _smooth_scale_published(planted: bool) -> Passed:
+    """Canary: the secret scale of a median, in any plausible form, in anything that comes out of its release."""
+    from noisewise.holder.curator import make_release
+    from noisewise.holder.ledger import Ledger
+    from noisewise.holder.table import Table
+
+    records = [137.2, 917.3, 1445.9, 1823.7, 1991.8, 2633.1, 3271.9]
+    passed = []
+    for guarantee in (PureDP(2), ApproxDP(2, "1e-4")):
+        made = plan(Median(x), _column(0, 4000, len(records)), guarantee=guarantee)
+        step = made.lattice.step[0]
+        noise = order_noise(made, [round(Fraction(v) / Fraction(step)) for v in records])
+        secrets = (noise.scale, noise.ratio, noise.scale / step, noise.ratio * step)
+        with everything_said() as said, tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "ledger")
+            with Ledger.open(path, limit=guarantee) as ledger:
+                release = make_release(Table.read({"x": records}, made.schema), made, ledger=ledger)
+                release.save(Path(folder, "median.json"))
+                seen = [str(ledger), repr(ledger), repr(ledger.entries()), made.describe(), repr(release), repr(made)]
+            document = json.loads(Path(folder, "median.json").read_bytes())
+            if planted:
+                document["law"]["scale"] = noise.scale
+            seen += [json.dumps(document), said.getvalue()]
+            passed.append(not leaks(secrets, *seen, path.read_bytes()))
+    return passed
+
+
+def _intercept_left_out(planted: bool) -> Passed:
+    """Exact divergence: rows in a ball with an intercept move by sqrt 2 (1 + R^2), without one by sqrt 2 R^2."""
+    ball = Moments(["x"], "y", shrink="1.7")
+    made = plan(ball, schema_of(-3, 3, 10), guarantee=GaussianDP(1))
+    if planted:
+        assert isinstance(made.law, AdditiveLaw)
+        without = Moments(["x"], "y", intercept=False, shrink="1.7").sensitivity(made.schema, norm=2)
+        sigma = Fraction(gaussian_sigma(sensitivity=without.value, guarantee=made.guarantee))
+        made = replace(made, law=type(made.law)(tuple(float(sigma / w) for w in made.weights), made.law.step))
+    return [exact_loss(made).holds]
+
+
+FAULTS: dict[str, Fault] = {
+    fault.name: fault
+    for fault in (
+        Fault("scale 10 % too small", "exact divergence", _scale_too_small),
+        Fault("scale drawn 10 % too small", "goodness of fit", _scale_drawn_too_small),
+        Fault("clamping skipped", "evaluated neighbours", _clamping_skipped),
+        Fault("wrong norm", "exact divergence", _wrong_norm),
+        Fault("data-derived bounds", "public part of neighbours", _bounds_from_data),
+        Fault("add-remove sensitivity under change-one", "exact divergence", _wrong_neighbours),
+        Fault("off-by-one randomized response", "exact divergence", _off_by_one),
+        Fault("position parts under add-remove", "touched parts", _position_under_add_remove),
+        Fault("parts ordered by a private column", "touched parts", _ordered_by_a_private_column),
+        Fault("smooth scale written into the release", "canary", _smooth_scale_published),
+        Fault("intercept left out of the joint-ball sensitivity", "exact divergence", _intercept_left_out),
+    )
+}
+
+
+def _column(low: float, high: float, n: int, neighbours: str = "change-one") -> Schema:
+    if neighbours == "change-one":
+        return Schema({"x": Bounded(low, high)}, n=n, neighbours=neighbours)
+    return Schema({"x": Bounded(low, high)}, n_max=n, neighbours=neighbours)
+
+
+def _halves(schema: Schema) -> list[Plan]:
+    return [plan(Sum(x), schema, guarantee=PureDP(1), part=part) for part in ((0, "1/2"), ("1/2", 1))]
