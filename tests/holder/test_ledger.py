@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 import threading
 import traceback
@@ -13,6 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from accounts import FINGERPRINT, HALF, produce, spend
 
 from noisewise.errors import (
     BudgetExceeded,
@@ -25,24 +25,6 @@ from noisewise.errors import (
 )
 from noisewise.holder.ledger import Account, Ledger
 from noisewise.privacy.guarantee import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
-
-FINGERPRINT = "v1:4000:canary-fingerprint"
-HALF = Fraction(1, 2)
-
-
-def produce(account: Account) -> bytes:
-    """A release as the door writes it, with random content."""
-    content = {
-        "dataset": account.dataset,
-        "ledger_head": account.head,
-        "simulated": False,
-        "value": os.urandom(8).hex(),
-    }
-    return json.dumps(content).encode()
-
-
-def spend(ledger: Ledger, guarantee: Guarantee, part: tuple[Fraction, Fraction] | None = None) -> bytes:
-    return ledger.release_once(os.urandom(16), guarantee, part, FINGERPRINT, produce)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import random
 import shutil
 import sqlite3
@@ -13,46 +12,19 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from accounts import HALF, filled, spend
 
 from noisewise.errors import (
     BudgetExceeded,
     LedgerError,
 )
-from noisewise.holder.ledger import Account, Ledger
-from noisewise.privacy.guarantee import ApproxDP, Guarantee, PureDP
-
-FINGERPRINT = "v1:4000:canary-fingerprint"
-HALF = Fraction(1, 2)
-
-
-def produce(account: Account) -> bytes:
-    """A release as the door writes it, with random content."""
-    content = {
-        "dataset": account.dataset,
-        "ledger_head": account.head,
-        "simulated": False,
-        "value": os.urandom(8).hex(),
-    }
-    return json.dumps(content).encode()
-
-
-def spend(ledger: Ledger, guarantee: Guarantee, part: tuple[Fraction, Fraction] | None = None) -> bytes:
-    return ledger.release_once(os.urandom(16), guarantee, part, FINGERPRINT, produce)
+from noisewise.holder.ledger import Ledger
+from noisewise.privacy.guarantee import ApproxDP, PureDP
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "survey.ledger"
-
-
-def filled(path: Path) -> Ledger:
-    """A ledger with every kind of entry and every kind of cell."""
-    ledger = Ledger.open(path, PureDP(4))
-    spend(ledger, PureDP(1))
-    spend(ledger, PureDP(1), (Fraction(0), HALF))
-    ledger.replace_records()
-    spend(ledger, PureDP(1))
-    return ledger
 
 
 def alter(path: Path, *statements: str) -> None:
