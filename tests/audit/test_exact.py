@@ -62,6 +62,14 @@ def test_the_loss_of_finite_laws_is_caught_a_tenth_off():
             assert not exact_loss(replace(plan, law=smaller(plan.law))).holds, str(plan)
 
 
+@pytest.mark.parametrize("kind", [nw.PureDP, nw.ZeroConcentratedDP, nw.GaussianDP, nw.ApproxDP])
+def test_neighbours_that_do_not_move_the_statistic_lose_nothing(kind):
+    (plan, *_) = plans("laplace" if kind is nw.PureDP else "gaussian", kind, Fraction(1))
+    loss = exact_loss(plan, steps=(0,) * len(plan.lattice.step))
+    assert loss.holds
+    assert loss.value <= 0
+
+
 # ---- the pieces against other oracles ----
 
 

@@ -20,6 +20,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -105,7 +106,7 @@ def _additive_loss(law: AdditiveLaw, steps: tuple[int, ...], guarantee: Guarante
         holds = mu_squared <= guarantee.mu_squared and by_events <= FLOAT_TOLERANCE
         return Loss(subject, "excess over the mu curve", excess if holds else max(excess, by_events), 0.0, holds)
     assert isinstance(guarantee, ApproxDP)
-    delta = Fraction(gaussian_curve(guarantee.epsilon, mu_squared))
+    delta = Fraction(_curve(guarantee.epsilon, mu_squared))
     by_events = hockey_stick(law, steps, float(guarantee.epsilon))
     return _loss(subject, "delta at epsilon", delta, guarantee.delta, by_events, rounding=1e-15)
 
@@ -159,9 +160,14 @@ def _curve_excess(
 ) -> tuple[float, float]:
     """How far delta(epsilon) lies above the curve of the guarantee at most, by closed form and by events."""
     limits = {epsilon: gaussian_curve(epsilon, allowed) for epsilon in CURVE}
-    closed = max(gaussian_curve(epsilon, mu_squared) - limit for epsilon, limit in limits.items())
+    closed = max(_curve(epsilon, mu_squared) - limit for epsilon, limit in limits.items())
     by_events = max(hockey_stick(law, steps, float(epsilon)) - float(limit) for epsilon, limit in limits.items())
     return float(closed), by_events
+
+
+def _curve(epsilon: Fraction, mu_squared: Fraction) -> Decimal:
+    """delta(epsilon) of neighbours mu apart; those that are not apart at all cannot be told apart."""
+    return gaussian_curve(epsilon, mu_squared) if mu_squared else Decimal(0)
 
 
 # ---- finite laws: exact arithmetic ----
