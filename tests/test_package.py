@@ -55,6 +55,15 @@ def test_releasing_from_the_command_line_never_loads_the_analysts_tools(tmp_path
     assert "opendp" in loaded  # the test sees what it should
 
 
+def test_a_release_is_read_where_there_are_no_records_and_no_holder(tmp_path: Path) -> None:
+    """A6: reading a release loads nothing of the holder's wing; table and ledger may be gone."""
+    golden = Path(__file__).parent / "golden"
+    file = sorted(golden.glob("release-1-*.json"))[0]
+    loaded = loaded_after(f"import noisewise as nw\nprint(nw.Release.load({str(file)!r}).estimate)")
+    assert not {name for name in loaded if name.startswith("noisewise.holder")}
+    assert not loaded & {"ibis", "duckdb", "opendp"}
+
+
 def test_every_public_name_resolves_and_plan_stays_a_function() -> None:
     for name in nw.__all__:
         assert getattr(nw, name) is not None

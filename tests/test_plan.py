@@ -132,6 +132,7 @@ BAD = [float("nan"), float("inf"), -1, 0, "", None, True, 1e308, 10**400]
 
 @pytest.mark.parametrize("bad", BAD, ids=lambda v: repr(v)[:12])
 def test_bad_parameters_are_refused_by_name_in_every_public_function(bad: object) -> None:
+    """F1: a NoisewiseError that names the argument, before there is anything to spend."""
     schema = schema_of()
     calls = {
         "epsilon": lambda: nw.PureDP(bad),

@@ -19,6 +19,7 @@ type_error = "a number such as 1, 0.5, '0.1' or Fraction(1, 3)"
 # Numbers outside these magnitudes overflow the float arithmetic of the databases that sum our lattices.
 LARGEST = Fraction(10) ** 100
 SMALLEST = 1 / LARGEST
+LONGEST_BITS, LONGEST_TEXT = 5000, 2000  # what is accepted can be written into a release and read back
 
 
 def fraction(
@@ -28,6 +29,8 @@ def fraction(
     exact = _parse(value, argument)
     if abs(exact) > LARGEST or (exact != 0 and abs(exact) < SMALLEST):
         raise _refuse(argument, value, "a number between 1e-100 and 1e100 in magnitude")
+    if exact.numerator.bit_length() + exact.denominator.bit_length() > LONGEST_BITS:
+        raise _refuse(argument, "a longer number", "a number of at most 1500 digits")
     if nonzero and exact == 0:
         raise _refuse(argument, value, "a number other than 0")
     if positive and exact <= 0:
@@ -98,7 +101,7 @@ def _parse(value: object, argument: str) -> Fraction:
 
 
 def _parse_text(value: str, argument: str) -> Fraction:
-    if len(value) > 400:
+    if len(value) > LONGEST_TEXT:
         raise _refuse(argument, value[:20] + "...", type_error)
     try:
         if "/" in value:

@@ -13,6 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from noisewise.errors import InvalidArgument, Unsupported
@@ -33,7 +34,7 @@ from noisewise.privacy.law import (
     SmoothLaplace,
 )
 from noisewise.privacy.mechanism import check_validity, default_mechanism
-from noisewise.schema import Schema
+from noisewise.schema import Schema, checked_schema
 from noisewise.statistics import Moments, Records, SmallestEigenvalue, Statistic
 from noisewise.statistics.enclosure import feature_range
 from noisewise.statistics.order import OrderStatistic, Quantile
@@ -144,8 +145,7 @@ def plan(
     if not isinstance(statistic, Statistic):
         raise InvalidArgument(f"statistic = {statistic!r:.60}; use Mean, Median, ... or statistic('...').",
                               argument="statistic")  # fmt: skip
-    if not isinstance(schema, Schema):
-        raise InvalidArgument(f"schema = {schema!r:.60}; make one with Schema(...).", argument="schema")
+    checked_schema(schema)
     if not isinstance(guarantee, PureDP | ApproxDP | ZeroConcentratedDP | GaussianDP):
         raise InvalidArgument(
             f"guarantee = {guarantee!r:.60}; use PureDP(epsilon), ApproxDP(epsilon, delta), "
@@ -160,7 +160,7 @@ def plan(
         categorical = isinstance(statistic, Records) and statistic.is_categorical(here)
         chosen = default_mechanism(statistic.kind, guarantee, is_categorical=categorical)
     check_validity(chosen, statistic.kind, guarantee, neighbours=schema.neighbours)  # type: ignore[arg-type]
-    settled = _settle(statistic, here, guarantee, str(chosen), weights, finite)
+    settled = _settle(statistic, here, guarantee, str(chosen), _given_weights(weights), finite)
     return Plan(schema, statistic, guarantee, str(chosen), settled[0], read, *settled[1:])
 
 
@@ -172,12 +172,21 @@ def canonical(data: object) -> bytes:
 Settled = tuple[tuple[Fraction, ...], Law, Lattice, Sensitivity | None]
 
 
+def _given_weights(weights: object) -> tuple[Fraction, ...] | None:
+    if weights is None:
+        return None
+    if isinstance(weights, str) or not isinstance(weights, Sequence):
+        raise InvalidArgument("weights must list positive numbers, one a component.", argument="weights")
+    return tuple(fraction(weight, f"weights[{k}]", positive=True) for k, weight in enumerate(weights))
+
+
+@lru_cache(maxsize=64)  # a plan is settled again when its release is paid for and when it is read
 def _settle(
     statistic: Statistic,
     schema: Schema,
     guarantee: Guarantee,
     mechanism: str,
-    weights: Sequence[object] | None,
+    weights: tuple[Fraction, ...] | None,
     finite: FiniteLaw | None,
 ) -> Settled:
     """Weights, law, lattice and sensitivity of one statistic, by its kind."""
@@ -200,6 +209,8 @@ def _settle(
         lattice, sensitivity = unit_lattice(len(given)), unrounded
     else:
         lattice, sensitivity = _sum_lattice(statistic, schema, guarantee, unrounded, given)
+    if sensitivity.value <= 0:
+        raise Unsupported("No record can move this statistic on its lattice: it tells nothing. Nothing was spent.")
     return given, _additive_law(sensitivity, lattice, guarantee, given), lattice, sensitivity
 
 

@@ -23,20 +23,30 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, ValidationError
 
-from noisewise.errors import InvalidRelease, NoisewiseError
+from noisewise.errors import InvalidArgument, InvalidRelease, NoisewiseError
 from noisewise.exact import fraction
-from noisewise.plan import Part, Plan, canonical
+from noisewise.plan import Part, Plan, canonical, plan
 from noisewise.privacy.finite import FiniteLaw, RandomizedResponse
 from noisewise.privacy.guarantee import Guarantee, guarantee_from_dict
 from noisewise.privacy.law import AdditiveLaw, ExponentialQuantile, Law, SmoothLaw, law_from_dict
 from noisewise.schema import Schema, schema_from_dict
-from noisewise.statistics import Records, Statistic, statistic_from_dict
+from noisewise.statistics import Records, SmallestEigenvalue, Statistic, statistic_from_dict
 from noisewise.statistics.order import OrderStatistic, Quantile
 from noisewise.statistics.sensitivity import checked_weights
 
 FORMAT = "noisewise-release/1"
 LARGEST_FILE = 200 * 2**20
 LARGEST_VALUE = 2**100
+
+MECHANISM_OF = {
+    "discrete-laplace": "laplace",
+    "discrete-gaussian": "gaussian",
+    "rounded-gaussian": "gaussian",
+    "smooth-laplace": "smooth-laplace",
+    "smooth-cauchy": "smooth-cauchy",
+    "randomized-response": "randomized-response",
+    "exponential": "exponential",
+}
 
 Whole = Annotated[StrictInt, Field(gt=-LARGEST_VALUE, lt=LARGEST_VALUE)]
 
@@ -88,17 +98,17 @@ class Release:
         _check(self)
 
     @classmethod
-    def of(cls, plan: Plan, value: Sequence[int], *, dataset: str, ledger_head: str | None, simulated: bool) -> Release:
+    def of(cls, made: Plan, value: Sequence[int], *, dataset: str, ledger_head: str | None, simulated: bool) -> Release:
         """The release of a plan with its noisy value (integers in steps)."""
         return cls(
             dataset=dataset,
-            schema=plan.part_schema,
-            statistic=plan.statistic,
-            weights=plan.weights,
-            law=plan.law,
-            guarantee=plan.guarantee,
+            schema=made.part_schema,
+            statistic=made.statistic,
+            weights=made.weights,
+            law=made.law,
+            guarantee=made.guarantee,
             value=tuple(int(v) for v in value),
-            part=plan.part,
+            part=made.part,
             simulated=simulated,
             ledger_head=ledger_head,
         )
@@ -152,15 +162,17 @@ class Release:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the release as JSON; the file appears whole or not at all."""
-        write_whole(Path(path), self.to_bytes())
+        write_whole(_path(path), self.to_bytes())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Release:
         """Read and check a release file; anything wrong with it is one clear sentence."""
-        return cls.from_bytes(_read(Path(path)), where=str(path))
+        return cls.from_bytes(_read(_path(path)), where=str(path))
 
     @classmethod
     def from_bytes(cls, data: bytes, *, where: str = "this release") -> Release:
+        if not isinstance(data, bytes | bytearray):
+            raise InvalidRelease(f"{where} must be the bytes of a file, not a {type(data).__name__}.")
         try:
             plain = json.loads(data.decode("utf-8"), parse_constant=_no_constant, object_pairs_hook=_no_repeats)
         except (ValueError, RecursionError, MemoryError):
@@ -186,7 +198,9 @@ class Release:
         if form.hash != digest:
             raise InvalidRelease(f"{where} was changed after it was made: its hash does not match. Ask for it again.")
         try:
-            return _from_form(cls, form)
+            release = _from_form(cls, form)
+            _check_promise(release)
+            return release
         except InvalidRelease:
             raise
         except NoisewiseError as error:
@@ -315,8 +329,46 @@ def _check_records(release: Release) -> None:
         raise InvalidRelease("Local answers must be sorted: row order would tell who gave which.")
 
 
+def _check_promise(release: Release) -> None:
+    """Plan the release again: its noise must be at least what its guarantee asks for, whoever wrote the file."""
+    law, statistic = release.law, release.statistic
+    due = plan(
+        statistic,
+        release.schema,
+        guarantee=release.guarantee,
+        mechanism=law if isinstance(law, FiniteLaw) else MECHANISM_OF[law.family],
+        weights=None if isinstance(statistic, Records | OrderStatistic | SmallestEigenvalue) else release.weights,
+    )
+    if type(law) is not type(due.law) or not _is_as_noisy(law, due.law):
+        raise InvalidRelease(
+            f"The noise of this release is less than {release.guarantee} asks for {statistic}: its guarantee is not "
+            "to be trusted."
+        )
+    if isinstance(law, AdditiveLaw) and getattr(statistic, "is_count", False) and set(law.step) != {1.0}:
+        raise InvalidRelease("Counts are released on the whole numbers: the step must be 1.")
+    if isinstance(law, ExponentialQuantile) and not due.lattice.low[0] <= release.value[0] <= due.lattice.high[0]:
+        raise InvalidRelease("A private quantile lies between the bounds of its column.")
+
+
+def _is_as_noisy(law: Law, due: Any) -> bool:
+    """True where a law hides at least as much as the one that is due; a margin of 1e-9 for later rounding rules."""
+    if isinstance(law, AdditiveLaw):
+        return all(scale >= least * (1 - 1e-9) for scale, least in zip(law.scale, due.scale, strict=True))
+    if isinstance(law, SmoothLaw):
+        return bool(law.alpha <= due.alpha and law.beta <= due.beta * (1 + 1e-9))
+    if isinstance(law, RandomizedResponse):
+        return bool(law.keep <= due.keep)
+    return isinstance(law, FiniteLaw) or bool(law.epsilon <= due.epsilon)
+
+
 def _digest(plain: Mapping[str, object]) -> str:
     return "sha256:" + hashlib.sha256(canonical(dict(plain))).hexdigest()
+
+
+def _path(path: object) -> Path:
+    if not isinstance(path, str | os.PathLike) or not str(path):
+        raise InvalidArgument(f"path = {path!r:.60} is not the path of a file.", argument="path")
+    return Path(path)
 
 
 def _read(path: Path) -> bytes:

@@ -187,6 +187,13 @@ class Schema:
         return hash((tuple(self.columns.items()), self.n, self.n_max, self.neighbours, self.outside))
 
 
+def checked_schema(schema: object) -> Schema:
+    """The schema as it is, or a refusal by name."""
+    if not isinstance(schema, Schema):
+        raise InvalidArgument(f"schema = {schema!r:.60}; make one with Schema(...).", argument="schema")
+    return schema
+
+
 def replace_n(schema: Schema, n: int) -> Schema:
     """The same public facts about n records (change-one)."""
     return Schema(schema.columns, n=n, neighbours=schema.neighbours, outside=schema.outside, missing=schema.missing)
@@ -250,7 +257,7 @@ def _one_of(value: object, choices: tuple[str, ...], argument: str) -> str:
 
 
 def _missing(missing: object, columns: Mapping[str, Column]) -> str | Mapping[str, float | Level]:
-    if missing == "refuse":
+    if isinstance(missing, str) and missing == "refuse":
         return "refuse"
     if not isinstance(missing, Mapping):
         raise InvalidArgument("missing must be 'refuse' or a mapping {column: value}.", argument="missing")

@@ -373,3 +373,22 @@ def test_the_program_has_no_secrets_in_its_help(run: Run) -> None:
         done = run(*arguments)
         assert done.returncode == 0
         assert str(Path.home()) not in done.stdout
+
+
+@pytest.mark.parametrize("target", ["income.toml", "incomes.csv", "./incomes.csv", "incomes.ledger"])
+def test_a_release_never_overwrites_what_it_was_made_from(
+    home: Path, run: Callable[..., subprocess.CompletedProcess[str]], target: str
+) -> None:
+    before = {path.name: path.read_bytes() for path in home.iterdir()}
+    arguments = ("release", "income.toml", "--data", "incomes.csv", "--ledger", "incomes.ledger", "--out", target)
+    assert_refused(run(*arguments), "Nothing was spent")
+    assert {path.name: path.read_bytes() for path in home.iterdir()} == before
+
+
+def test_the_demo_never_writes_into_a_folder_that_is_not_its_own(
+    home: Path, run: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    before = {path.name: path.read_bytes() for path in home.iterdir()}
+    assert_refused(run("demo", "--out", "."), "new folder")
+    assert_refused(run("demo", "--out", "incomes.csv"), "incomes.csv")
+    assert {path.name: path.read_bytes() for path in home.iterdir()} == before

@@ -602,7 +602,7 @@ def python_fingerprint(incomes: list[float], codes: list[int], key: bytes = KEY)
             for name, value in hashed.items():
                 w = w + value * constants(f"{lane}|{name}")[1]
             lanes[i] += math.floor(q(w, lane) * 2.0**bits)
-    text = f"noisewise-fingerprint/1|False|{len(codes)}|{lanes[0]}|{lanes[1]}"
+    text = f"noisewise-fingerprint/1|change-one|False|{len(codes)}|{lanes[0]}|{lanes[1]}"
     return hmac.new(key, text.encode(), "sha256").hexdigest()
 
 

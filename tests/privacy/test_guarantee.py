@@ -1,4 +1,4 @@
-"""Guarantees are exact, refuse what they cannot mean, and never compare what has no common scale."""
+"""Guarantees are exact, refuse what they cannot mean, compare only what has a common scale, round against us (A5)."""
 
 from __future__ import annotations
 

@@ -25,6 +25,10 @@ def publish(spec: Path, data: Path | None, ledger: Path | None, out: Path | None
     missing = [name for name, value in (("--data", data), ("--ledger", ledger), ("--out", out)) if value is None]
     if missing or data is None or ledger is None or out is None:
         raise InvalidSpec(f"Give {', '.join(missing)} (or --dry-run). Nothing was spent.", where="options")
+    if out.resolve() in {path.resolve() for path in (spec, data, ledger)}:
+        raise InvalidSpec(
+            "--out would overwrite the spec, the records or the ledger. Nothing was spent.", where="--out"
+        )
     from noisewise.holder.curator import make_release
     from noisewise.holder.ledger import Ledger
     from noisewise.holder.table import Table

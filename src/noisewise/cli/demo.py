@@ -11,9 +11,11 @@ from pathlib import Path
 
 from noisewise.cli.actions import console
 from noisewise.cli.spec import Spec
+from noisewise.errors import InvalidSpec
 from noisewise.report.page import Section, page
 
 N = 4000
+MARK = "written-by-noisewise-demo.txt"
 SPEC = """\
 # What everyone may know about the records; bounds are declared, never read from the data.
 [schema]
@@ -45,6 +47,10 @@ def run(out: Path) -> None:
     from noisewise.statistics import Median, column
 
     out.mkdir(parents=True, exist_ok=True)
+    if any(out.iterdir()) and not (out / MARK).exists():
+        raise InvalidSpec(f"{str(out)!r} holds other files, which the demo would overwrite; give --out a new folder.",
+                          where="--out")  # fmt: skip
+    (out / MARK).write_text("Everything in this folder was written by `noisewise demo` and may be deleted.\n", "utf-8")
     records, spec_file, ledger_file = out / "incomes.csv", out / "income.toml", out / "incomes.ledger"
     ledger_file.unlink(missing_ok=True)
     _write_records(records)

@@ -97,6 +97,9 @@ def main() -> None:
     except NoisewiseError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         sys.exit(2)
+    except OSError as error:
+        print(f"Cannot use {error.filename!r}: {error.strerror}.", file=sys.stderr)
+        sys.exit(2)
     except KeyboardInterrupt:
         print("Interrupted. What is in the ledger is paid and stored; nothing else was spent.", file=sys.stderr)
         sys.exit(130)

@@ -19,11 +19,12 @@ from noisewise.holder.evaluate import lattice_values, order_window, rank_below, 
 from noisewise.holder.ledger import Account, Ledger
 from noisewise.holder.table import Table
 from noisewise.plan import Plan
+from noisewise.plan import plan as make_plan
 from noisewise.privacy import smooth
 from noisewise.privacy.finite import FiniteLaw, RandomizedResponse
 from noisewise.privacy.law import AdditiveLaw, ExponentialQuantile, SmoothCauchy, SmoothLaplace
 from noisewise.release import Release
-from noisewise.statistics import Moments, Records
+from noisewise.statistics import Moments, Records, SmallestEigenvalue
 from noisewise.statistics.order import OrderStatistic, Quantile
 
 Drawer = Callable[[], Sequence[int]]
@@ -43,6 +44,7 @@ def make_release(table: Table, plan: Plan, *, ledger: Ledger) -> Release:
             "The plan was made for another schema than the table's; make it with table.schema. Nothing was spent.",
             argument="plan",
         )
+    _check_price(plan)
     key = ledger.fingerprint_key()
     fingerprint = table.fingerprint(key)
     arrangement = table.fingerprint(key, arranged=True) if _depends_on_places(plan) else None
@@ -51,13 +53,32 @@ def make_release(table: Table, plan: Plan, *, ledger: Ledger) -> Release:
         drawer = _prepared(table, plan)
 
         def produce(account: Account) -> bytes:
-            value = drawer()
-            return Release.of(
-                plan, value, dataset=account.dataset, ledger_head=account.head, simulated=False
-            ).to_bytes()
+            release = Release.of(plan, drawer(), dataset=account.dataset, ledger_head=account.head, simulated=False)
+            # Read back before it is paid for: what nobody can open must not be sold.
+            if Release.from_bytes(release.to_bytes()) != release:
+                raise NoisewiseError("The release would not read back as it was written. Nothing was spent.")
+            return release.to_bytes()
 
         stored = ledger.release_once(plan.request(), plan.cost, plan.part, fingerprint, produce, arrangement)
     return Release.from_bytes(stored)
+
+
+def _check_price(plan: Plan) -> None:
+    """Plan again from the statistic, the schema and the guarantee: noise and price are never taken on trust."""
+    again = make_plan(
+        plan.statistic,
+        plan.schema,
+        guarantee=plan.guarantee,
+        mechanism=plan.law if isinstance(plan.law, FiniteLaw) else plan.mechanism,
+        weights=None if isinstance(plan.statistic, Records | OrderStatistic | SmallestEigenvalue) else plan.weights,
+        part=plan.part,
+    )
+    if again != plan:
+        raise InvalidArgument(
+            "This plan was altered after it was made: its noise is not what its guarantee asks for. Make it with "
+            "plan(...). Nothing was spent.",
+            argument="plan",
+        )
 
 
 def _depends_on_places(plan: Plan) -> bool:

@@ -103,7 +103,12 @@ class IbisAlgebra(Operators):
         return a.abs()
 
     def power(self, a: Any, exponent: Fraction) -> Any:
-        return power_by_products(a, exponent, root=lambda base: base.sqrt(), general=lambda base, e: base.pow(e))
+        return power_by_products(
+            a,
+            exponent,
+            root=lambda base: _not_negative(base).sqrt(),
+            general=lambda base, e: _not_negative(base).pow(e),
+        )
 
     def clip(self, a: Any, low: float, high: float) -> Any:
         import ibis
@@ -118,6 +123,12 @@ class IbisAlgebra(Operators):
 
     def shrunk(self, row: tuple[Any, ...], index: int, radius: float) -> Any:
         return row[index] * _shrink_factor(list(row), radius)
+
+
+def _not_negative(base: Any) -> Any:
+    import ibis
+
+    return ibis.cases((base < double(0.0), double(0.0)), else_=base)
 
 
 def _lattice_integer(value: Any, lattice: Lattice, k: int) -> Any:

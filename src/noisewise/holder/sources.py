@@ -18,6 +18,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -69,6 +70,7 @@ class Source:
     position: Any = None
     is_text: bool = False
     stamps: tuple[Stamp, ...] = ()
+    can_drift: bool = False  # a database may change under an open table; files are stamped and frames are copied
 
     def check_unchanged(self) -> None:
         """Files are read again for every release, so one that was edited after its check is refused."""
@@ -203,9 +205,12 @@ def _open_parquet(files: list[str], wanted: Sequence[str]) -> Source:
     # Only one file has a row order that is a fact; several need a row id (`order=`).
     is_single = len(files) == 1
     names = [glob.escape(file) for file in files]
-    table = attempt(lambda: connection.read_parquet(names, file_row_number=is_single), what)
+    table = attempt(lambda: connection.read_parquet(names), what)
     _found(table.columns, wanted, what.lower() if not is_single else "the" + what[3:])
-    position = table["file_row_number"] if is_single else None
+    position = None
+    if is_single and "file_row_number" not in table.columns:
+        table = attempt(lambda: connection.read_parquet(names, file_row_number=True), what)
+        position = table["file_row_number"]
     return Source("Parquet", table, "duckdb", position=position, stamps=stamps)
 
 
@@ -239,7 +244,7 @@ def _open_arrow(kind: str, source: Any, wanted: Sequence[str]) -> Source:
 
     arrow = attempt(lambda: source if isinstance(source, pa.Table) else pa.table(source), f"The {kind}")
     found = _found(arrow.column_names, wanted, f"the {kind}")
-    columns = {name: _plain(arrow.column(i)) for name, i in found.items()}
+    columns = {name: attempt(partial(_plain, arrow.column(i)), f"The {kind}") for name, i in found.items()}
     columns[POSITION] = pa.array(np.arange(arrow.num_rows, dtype=np.int64))
     connection = _connect()
     table = attempt(lambda: connection.create_table("records", pa.table(columns)), f"The {kind}")
@@ -252,10 +257,19 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
     kind = column.type
     if pa.types.is_dictionary(kind):
-        return column.cast(kind.value_type)
+        # Not every text type can be cast to from categories; plain text always can.
+        words = pa.string() if _is_text(kind.value_type) else kind.value_type
+        chunks = [chunk.dictionary.cast(words).take(chunk.indices) for chunk in column.chunks]
+        return pa.chunked_array(chunks, type=words)
     if pa.types.is_null(kind):
         return column.cast(pa.string())
     return column.cast(pa.float32()) if pa.types.is_float16(kind) else column
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 # --- databases --------------------------------------------------------------------------------------------------------
@@ -278,7 +292,7 @@ def _open_ibis(source: Any, wanted: Sequence[str]) -> Source:
             argument="source",
         )
     found = _found(source.columns, wanted, f"the {engine} table")
-    return Source(f"{engine} table", source.select(*found), engine)
+    return Source(f"{engine} table", source.select(*found), engine, can_drift=True)
 
 
 # --- from fields to numbers ------------------------------------------------------------------------------------------

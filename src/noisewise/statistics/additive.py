@@ -19,9 +19,16 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from noisewise.errors import InvalidArgument
-from noisewise.schema import Schema
+from noisewise.schema import Schema, checked_schema
 from noisewise.statistics.enclosure import feature_range
-from noisewise.statistics.feature import Feature, NumPyAlgebra, as_feature, column_name, number_text
+from noisewise.statistics.feature import (
+    DEEPEST_FEATURE,
+    Feature,
+    NumPyAlgebra,
+    as_feature,
+    column_name,
+    number_text,
+)
 from noisewise.statistics.sensitivity import (
     Sensitivity,
     checked_norm,
@@ -74,7 +81,7 @@ class FeatureSums:
 
     def sensitivity(self, schema: Schema, norm: int = 1, weights: Sequence[object] | None = None) -> Sensitivity:
         """The joint sensitivity of the weighted *sums* (for means: n times that of the means)."""
-        row = self.row(schema)
+        row = self.row(checked_schema(schema))
         given = self.default_weights(schema) if weights is None else checked_weights(weights, len(row))
         return joint_sensitivity(row, schema, norm=checked_norm(norm), weights=given)
 
@@ -211,18 +218,22 @@ class TruncatedSum(FeatureSums):
 
 def read_features(features: Sequence[object], name: str) -> tuple[Feature, ...]:
     """Features, column names or numbers given by a person, as features; at least one, none of them constant."""
-    if not features:
+    if not isinstance(features, Sequence) or not features:
         raise InvalidArgument(
             f"{name} needs at least one feature, as in {name}(column('income')).", argument="features"
         )
     read = []
     for feature in features:
-        if not isinstance(feature, Feature | str) or not as_feature(feature).columns():
+        is_named = (isinstance(feature, str) and feature) or isinstance(feature, Feature)
+        if not is_named or not as_feature(feature).columns():
             raise InvalidArgument(
                 f"{name} needs features made of columns, not {feature!r:.60}; start with column('name').",
                 argument="features",
             )
         read.append(as_feature(feature))
+        if read[-1].depth() > DEEPEST_FEATURE:
+            raise InvalidArgument(f"{name}: a feature is more than {DEEPEST_FEATURE} operations deep.",
+                                  argument="features")  # fmt: skip
     if len(set(read)) != len(read):
         raise InvalidArgument(f"{name} names the same feature twice; that would only cost budget.", argument="features")
     return tuple(read)

@@ -20,6 +20,7 @@ from noisewise.schema import Bounded, Level, Levels, Schema
 from noisewise.statistics.feature import Feature
 
 UNIT = 2.0**-53
+LARGEST_VALUE = 1e250
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
@@ -59,8 +60,9 @@ class EnclosureAlgebra:
         return _rounded(a.low - b.high, a.high - b.low, a.error + b.error)
 
     def multiply(self, a: Enclosure, b: Enclosure) -> Enclosure:
-        corners = np.stack([a.low * b.low, a.low * b.high, a.high * b.low, a.high * b.high])
-        error = a.magnitude * b.error + b.magnitude * a.error + a.error * b.error
+        with np.errstate(over="ignore", invalid="ignore"):
+            corners = np.stack([a.low * b.low, a.low * b.high, a.high * b.low, a.high * b.high])
+            error = a.magnitude * b.error + b.magnitude * a.error + a.error * b.error
         return _rounded(corners.min(axis=0), corners.max(axis=0), error)
 
     def absolute(self, a: Enclosure) -> Enclosure:
@@ -73,12 +75,14 @@ class EnclosureAlgebra:
             return self._root(a, exponent)
         e = int(exponent)
         base = self.absolute(a) if e % 2 == 0 else a
-        low, high, error = base.low, base.high, a.error
+        low, high, size, error = base.low, base.high, a.magnitude, a.error
         with np.errstate(over="ignore", invalid="ignore"):
-            for k in range(2, e + 1):
-                magnitude = a.magnitude ** (k - 1)
-                error = error * a.magnitude + magnitude * a.error + error * a.error + UNIT * magnitude * a.magnitude * 2
-            return Enclosure(low**e, high**e, error)
+            # Products, as engines compute them: the ends are then the very doubles that records at the ends give.
+            for _ in range(e - 1):
+                error = error * a.magnitude + size * a.error + error * a.error
+                low, high, size = low * base.low, high * base.high, size * a.magnitude
+                error = error + UNIT * (size + error)
+        return _finite(Enclosure(low, high, error))
 
     def _root(self, a: Enclosure, exponent: Fraction) -> Enclosure:
         if np.any(a.low < 0):
@@ -88,7 +92,7 @@ class EnclosureAlgebra:
         e = float(exponent)
         # For e < 1, |x^e - y^e| <= |x - y|^e; for e > 1 the slope is largest at the far end. Engines differ by ulps.
         spread = a.error**e if e < 1 else e * (a.magnitude + a.error) ** (e - 1) * a.error
-        return Enclosure(a.low**e, a.high**e, spread + 8 * UNIT * a.high**e)
+        return _finite(Enclosure(a.low**e, a.high**e, spread + 8 * UNIT * a.high**e))
 
     def clip(self, a: Enclosure, low: float, high: float) -> Enclosure:
         return Enclosure(np.clip(a.low, low, high), np.clip(a.high, low, high), a.error)
@@ -118,7 +122,16 @@ class EnclosureAlgebra:
 def _rounded(low: Array, high: Array, error: Array) -> Enclosure:
     """One more operation: the true range lies within one rounding of the computed ends."""
     magnitude = np.maximum(np.abs(low), np.abs(high))
-    return Enclosure(low, high, error + UNIT * (magnitude + error))
+    return _finite(Enclosure(low, high, error + UNIT * (magnitude + error)))
+
+
+def _finite(enclosure: Enclosure) -> Enclosure:
+    """Refuse what could overflow on the way: past infinity no enclosure holds, and indicators would hide it."""
+    if not np.all(enclosure.magnitude + enclosure.error < LARGEST_VALUE):
+        raise InvalidArgument(
+            "A feature overflows over the declared bounds; scale the column first.", argument="feature"
+        )
+    return enclosure
 
 
 def whole_box(schema: Schema, names: frozenset[str]) -> dict[str, tuple[Array, Array]]:
@@ -138,12 +151,8 @@ def feature_range(feature: Feature, schema: Schema) -> tuple[float, float, float
     if len(names) == 1:
         (name,) = names
         boxes = {name: _cut(schema, name, boxes[name])}
-    with np.errstate(over="ignore", invalid="ignore"):
-        enclosure: Enclosure = feature.fold(EnclosureAlgebra(schema, boxes))
-    low, high, error = float(enclosure.low.min()), float(enclosure.high.max()), float(enclosure.error.max())
-    if not (np.isfinite([low, high, error]).all() and max(abs(low), abs(high)) < 1e250):
-        raise InvalidArgument(f"The feature {feature} overflows over the declared bounds.", argument="feature")
-    return low, high, error
+    enclosure: Enclosure = feature.fold(EnclosureAlgebra(schema, boxes))
+    return float(enclosure.low.min()), float(enclosure.high.max()), float(enclosure.error.max())
 
 
 def _cut(schema: Schema, name: str, box: tuple[Array, Array]) -> tuple[Array, Array]:

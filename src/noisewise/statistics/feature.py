@@ -9,6 +9,8 @@ every sensitivity starts.
 
 from __future__ import annotations
 
+import keyword
+import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -20,6 +22,7 @@ from noisewise.errors import InvalidArgument
 from noisewise.exact import fraction
 from noisewise.schema import Level, Schema
 
+DEEPEST_FEATURE = 100
 LARGEST_FEATURE = 4000  # nodes; keeps hostile release files from costing more than reading them
 
 
@@ -110,6 +113,15 @@ class Feature:
                 raise InvalidArgument(f"A feature has more than {LARGEST_FEATURE} parts.", argument="feature")
             yield feature
             pending.extend(argument for argument in feature.arguments if isinstance(argument, Feature))
+
+    def depth(self) -> int:
+        """How many operations stand inside each other."""
+        deepest, level = 0, [self]
+        while level and deepest <= DEEPEST_FEATURE:
+            deepest += 1
+            inner = (a for feature in level for a in feature.arguments if isinstance(a, Feature))
+            level = list({id(feature): feature for feature in inner}.values())
+        return deepest
 
     def columns(self) -> frozenset[str]:
         """The names of the columns it reads."""
@@ -216,7 +228,12 @@ class NumPyAlgebra(Operators):
         return np.abs(a)
 
     def power(self, a: Any, exponent: Fraction) -> Any:
-        return power_by_products(a, exponent, root=np.sqrt, general=lambda base, e: np.power(base, e))
+        return power_by_products(
+            a,
+            exponent,
+            root=lambda base: np.sqrt(np.maximum(base, 0.0)),
+            general=lambda base, e: np.power(np.maximum(base, 0.0), e),
+        )
 
     def clip(self, a: Any, low: float, high: float) -> Any:
         return np.minimum(np.maximum(a, low), high)
@@ -233,7 +250,10 @@ class NumPyAlgebra(Operators):
 
 
 def power_by_products(a: Any, exponent: Fraction, *, root: Any, general: Any) -> Any:
-    """a**e with the same roundings in every engine: products for whole e, sqrt for 1/2, else the engine's power."""
+    """a**e with the same roundings in every engine: products for whole e, sqrt for 1/2, else the engine's power.
+
+    Roots are taken of max(a, 0): a base that is never negative may still come out as -1 ulp.
+    """
     if exponent.denominator == 1:
         result = a
         for _ in range(int(exponent) - 1):
@@ -266,7 +286,7 @@ def _print(feature: Feature) -> tuple[str, int]:
     arguments = feature.arguments
     match feature.operation:
         case "column":
-            return (arguments[0] if arguments[0].isidentifier() else f"column({arguments[0]!r})"), 3
+            return (arguments[0] if _is_plain_name(arguments[0]) else f"column({arguments[0]!r})"), 3
         case "constant":
             return number_text(arguments[0]), (3 if arguments[0] >= 0 else 1)
         case "add" | "subtract":
@@ -286,6 +306,11 @@ def _print(feature: Feature) -> tuple[str, int]:
             return f"equals({_print(column(arguments[0]))[0]}, {arguments[1]!r})", 3
     index, radius, *row = arguments
     return f"shrunk([{', '.join(map(str, row))}], {index}, {number_text(radius)})", 3
+
+
+def _is_plain_name(name: str) -> bool:
+    """True where a name reads back as itself in an expression."""
+    return name.isidentifier() and not keyword.iskeyword(name) and unicodedata.normalize("NFKC", name) == name
 
 
 def _wrapped(feature: Feature, strength: int) -> str:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
-from noisewise.schema import Levels, Schema
+from noisewise.schema import Levels, Schema, checked_schema
 from noisewise.statistics.additive import read_features
 from noisewise.statistics.enclosure import feature_range
 from noisewise.statistics.feature import Feature, number_text
@@ -38,9 +38,12 @@ class Records:
 
     def is_categorical(self, schema: Schema) -> bool:
         """True where an answer is a cell (levels, thresholds, cells), so that randomized response applies."""
+        if self.cells is not None and self._levels(checked_schema(schema)) is not None:
+            raise InvalidArgument(f"{self.feature} has levels, which are its cells: leave cells out.", argument="cells")
         return self.cells is not None or self._levels(schema) is not None or self._is_indicator()
 
     def cell_count(self, schema: Schema) -> int:
+        self.is_categorical(schema)
         levels = self._levels(schema)
         if levels is not None:
             return len(levels)

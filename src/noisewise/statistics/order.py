@@ -18,11 +18,13 @@ import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import fraction, power_of_two_below, text
-from noisewise.schema import Schema
+from noisewise.schema import Schema, checked_schema
 from noisewise.statistics.additive import read_features
 from noisewise.statistics.enclosure import feature_range
 from noisewise.statistics.feature import Feature
 from noisewise.statistics.sensitivity import Sensitivity, checked_norm, exact
+
+LOWER_MEDIAN = "ceil(n/2)"
 
 
 class OrderStatistic:
@@ -40,15 +42,26 @@ class OrderStatistic:
 
     def bounds(self, schema: Schema) -> tuple[float, float]:
         """The range of the feature, between which the statistic lies."""
-        if not schema.is_change_one:
+        if not checked_schema(schema).is_change_one:
             raise Unsupported(f"{self.kind} needs neighbours='change-one': its index moves with the number of records.")
         low, high, _ = feature_range(self.feature, schema)
         return low, high
 
     def step(self, schema: Schema) -> float:
-        """The lattice of an order statistic: the largest power of two <= 2^-40 (high - low)."""
-        low, high = self.bounds(schema)
-        return float(power_of_two_below((Fraction(high) - Fraction(low)) / 2**40))
+        """The lattice of an order statistic: the largest power of two <= 2^-40 (high - low).
+
+        It is never finer than 2^-50 of the largest value, below which doubles could not tell values apart.
+        """
+        low, high = (Fraction(end) for end in self.bounds(schema))
+        if not low < high:
+            raise InvalidArgument(f"The feature {self.feature} is constant; it tells nothing.", argument="feature")
+        step = max(power_of_two_below((high - low) / 2**40), power_of_two_below(max(abs(low), abs(high)) / 2**50))
+        if step > (high - low) / 2**20:
+            raise Unsupported(
+                f"The range of {self.feature} is too narrow beside the size of its values; subtract a public constant "
+                "first. Nothing was spent."
+            )
+        return float(step)
 
     def sensitivity(self, schema: Schema, norm: int = 1, weights: Sequence[object] | None = None) -> Sensitivity:
         """The *global* sensitivity, the whole range; releases use the smooth one, which is secret."""
@@ -82,7 +95,7 @@ class Median(OrderStatistic):
         return (n + 1) // 2
 
     def to_dict(self) -> dict[str, object]:
-        return {"kind": self.kind, "feature": str(self.feature), "index": "ceil(n/2)"}
+        return {"kind": self.kind, "feature": str(self.feature), "index": LOWER_MEDIAN}
 
 
 @dataclass(frozen=True, slots=True, init=False)

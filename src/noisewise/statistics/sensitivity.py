@@ -29,6 +29,7 @@ from noisewise.statistics.feature import Feature
 
 TOLERANCE = {1: 2.0**-14, 2: 2.0**-9}  # relative gap aimed at, by number of columns; beyond two, 2^-5
 LARGEST_POOL = 60_000
+LARGEST_MOVE = Fraction(10) ** 100
 ROUNDS = 60
 
 
@@ -147,7 +148,12 @@ def _group_sensitivity(
         spans = [Fraction(high) - Fraction(low) for low, high, _ in ranges]
     else:
         spans = [Fraction(max(abs(low), abs(high))) for low, high, _ in ranges]
-    bound = norm_above([w * span for w, span in zip(weights, spans, strict=True)], norm)
+    weighted = [w * span for w, span in zip(weights, spans, strict=True)]
+    if any(moved > LARGEST_MOVE or 0 < moved < 1 / LARGEST_MOVE for moved in weighted):
+        raise InvalidArgument(
+            "A weight times its feature's range must lie between 1e-100 and 1e100.", argument="weights"
+        )
+    bound = norm_above(weighted, norm)
     search = _BranchAndBound(features, schema, norm=norm, weights=weights)
     if search.best >= float(bound) * (1 - 1e-12):
         return Sensitivity(bound, search.best, norm, "the ends of all ranges are reached together")

@@ -20,7 +20,7 @@ import numpy as np
 
 from noisewise.errors import InvalidArgument
 from noisewise.exact import fraction
-from noisewise.schema import Levels, Schema
+from noisewise.schema import Levels, Schema, checked_schema
 from noisewise.statistics.feature import Feature, as_feature, column_name, number_text
 from noisewise.statistics.sensitivity import Sensitivity, checked_norm, checked_weights, norm_above
 
@@ -46,6 +46,7 @@ class Histogram:
 
     def tables(self, schema: Schema) -> list[int]:
         """The number of cells of each table."""
+        checked_schema(schema)
         edges = self.inner_edges(schema)
         return [len(schema.levels(self.column)) if edges is None else len(edges) + 1]
 
@@ -94,6 +95,7 @@ class Marginals:
         object.__setattr__(self, "cliques", tuple(read))
 
     def tables(self, schema: Schema) -> list[int]:
+        checked_schema(schema)
         sizes = [int(np.prod([len(schema.levels(name)) for name in clique], dtype=object)) for clique in self.cliques]
         if sum(sizes) > LARGEST_TABLE:
             raise InvalidArgument(f"The tables have {sum(sizes)} cells, more than {LARGEST_TABLE}.", argument="cliques")

@@ -18,7 +18,7 @@ from noisewise.statistics.additive import Count, Mean, Sum, TruncatedSum
 from noisewise.statistics.feature import Feature, as_feature, column, constant
 from noisewise.statistics.local import Records
 from noisewise.statistics.moments import Moments, SmallestEigenvalue
-from noisewise.statistics.order import Maximum, Median, Minimum, Quantile
+from noisewise.statistics.order import LOWER_MEDIAN, Maximum, Median, Minimum, Quantile
 from noisewise.statistics.tables import Histogram, Marginals
 
 Statistic = (
@@ -67,7 +67,9 @@ def statistic_from_dict(data: Mapping[str, Any]) -> Statistic:
     make = STATISTICS.get(kind.replace("-", "_")) if isinstance(kind, str) else None
     if make is None:
         raise InvalidSpec(f"There is no statistic of kind {kind!r:.60}.", where="statistic.kind")
-    arguments = {key: value for key, value in data.items() if key not in ("kind", "index")}
+    arguments = {key: value for key, value in data.items() if key != "kind"}
+    if make is Median and arguments.pop("index", LOWER_MEDIAN) != LOWER_MEDIAN:
+        raise InvalidSpec(f"The median is the lower one, index {LOWER_MEDIAN!r}.", where="statistic.index")
     for key in ("features", "feature", "condition", "response"):
         if key in arguments:
             arguments[key] = _features(arguments[key])
