@@ -20,18 +20,21 @@ from __future__ import annotations
 import math
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noisewise.plan import Plan
 from noisewise.privacy.guarantee import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
+from noisewise.privacy.law import AdditiveLaw
 
 FALSE_ALARM = 1e-6
 CHOOSING = 0.3  # the share of the releases on which the event is chosen
@@ -80,13 +83,16 @@ def attack(
     pool: Executor | None = None,
     progress: Callable[[int], None] | None = None,
     remember: bool = True,
+    drawn: AdditiveLaw | None = None,
 ) -> Attack:
     """Release `plan` from two neighbouring data sets `runs` times each and bound its privacy loss from below.
+
+    `drawn` plants a fault: noise is drawn from that law instead of the plan's.
 
     With `remember=False` every query is asked anew; it takes about six times as long. `pool` spreads the releases over
     processes (`workers`).
     """
-    values = releases(plan, (one, other), runs=runs, pool=pool, progress=progress, remember=remember)
+    values = releases(plan, (one, other), runs=runs, pool=pool, progress=progress, remember=remember, drawn=drawn)
     return lower_bound(plan.guarantee, *_scores(*values))
 
 
@@ -98,14 +104,15 @@ def releases(
     pool: Executor | None = None,
     progress: Callable[[int], None] | None = None,
     remember: bool = True,
+    drawn: AdditiveLaw | None = None,
 ) -> list[NDArray[np.float64]]:
     """The values of `runs` releases of each table, each from a fresh ledger."""
     tell = progress or (lambda _: None)
     if pool is None:
-        return [_released(plan, data, runs, remember, tell) for data in tables]
+        return [_released(plan, data, runs, remember, drawn, tell) for data in tables]
     sizes = [BATCH] * (runs // BATCH) + ([runs % BATCH] if runs % BATCH else [])
     jobs = [
-        (side, pool.submit(_released, plan, data, size, remember, None))
+        (side, pool.submit(_released, plan, data, size, remember, drawn, None))
         for size in sizes
         for side, data in enumerate(tables)
     ]
@@ -155,7 +162,12 @@ def _binomial(n: int, p: float) -> Floats:
 
 
 def _released(
-    plan: Plan, data: Data, runs: int, remember: bool, tell: Callable[[int], None] | None
+    plan: Plan,
+    data: Data,
+    runs: int,
+    remember: bool,
+    drawn: AdditiveLaw | None,
+    tell: Callable[[int], None] | None,
 ) -> NDArray[np.float64]:
     from noisewise.holder.curator import make_release
     from noisewise.holder.ledger import Ledger
@@ -164,7 +176,7 @@ def _released(
     table = Table.read(_remembering(data) if remember else data, plan.schema)
     values = []
     # Synchronising to a disk protects an account for years; these live for milliseconds.
-    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
+    with _drawing(drawn), tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
         unspent, path = Path(folder, "unspent.ledger"), Path(folder, "run.ledger")
         Ledger.open(unspent, limit=plan.guarantee).close()
         for k in range(runs):
@@ -175,6 +187,23 @@ def _released(
             if tell is not None and k % 50 == 49:
                 tell(50)
     return np.array(values, dtype=float)
+
+
+@contextmanager
+def _drawing(law: AdditiveLaw | None) -> Iterator[None]:
+    """While inside, noise comes from another law than the one asked for; with None all is as it should be."""
+    from noisewise.holder import draw
+
+    if law is None:
+        yield
+        return
+    sound = draw.noise
+
+    def faulty(_: AdditiveLaw) -> list[int]:
+        return sound(law)
+
+    with patch.object(draw, "noise", faulty):
+        yield
 
 
 def _remembering(data: Data) -> Any:

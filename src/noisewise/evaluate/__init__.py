@@ -1,0 +1,1 @@
+"""How good a posterior is: simulation, calibration, coverage, and distances between distributions."""

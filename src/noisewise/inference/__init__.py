@@ -1,0 +1,1 @@
+"""From a release to a posterior: the target on the real line, kernels, runs and their verdicts."""

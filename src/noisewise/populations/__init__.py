@@ -1,0 +1,1 @@
+"""Populations: what the analyst believes records are drawn from."""

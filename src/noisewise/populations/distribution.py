@@ -1,0 +1,309 @@
+"""Distributions of one record, as functions of their parameters.
+
+A `Distribution` knows its parameters and where they may lie, and computes density, cdf, quantile and draws with
+parameters that are arrays (one row a value of theta, broadcast against x). Named ones use closed forms; `FromScipy`
+takes any scipy.stats distribution. All of them are stateless: numbers and priors live in `Population`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from scipy import special
+
+from noisewise.errors import InvalidArgument
+from noisewise.populations.parameters import POSITIVE, REAL, UNIT, Array, Support
+
+Values = Mapping[str, Any]
+LOG_2PI = float(np.log(2 * np.pi))
+
+
+class Distribution(Protocol):
+    """The law of one record given its parameters p (arrays that broadcast against x)."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def domains(self) -> Mapping[str, Support]:
+        """The parameters in order, and where each may lie."""
+        ...
+
+    @property
+    def is_discrete(self) -> bool: ...
+    def log_density(self, x: Any, p: Values) -> Array:
+        """log p(x); a log-probability for discrete records."""
+        ...
+
+    def cdf(self, x: Any, p: Values) -> Array: ...
+    def quantile(self, u: Any, p: Values) -> Array: ...
+    def sample(self, rng: np.random.Generator, shape: tuple[int, ...], p: Values) -> Array: ...
+    def location_scale(self, p: Values) -> tuple[Array, Array] | None:
+        """(loc, scale) with (x - loc)/scale free of parameters, where the family has such a form."""
+        ...
+
+
+class Continuous:
+    """Draws by inverting the cdf: common random numbers give paths that are smooth in the parameters. Abstract."""
+
+    __slots__ = ()
+    is_discrete: ClassVar[bool] = False
+
+    def quantile(self, u: Any, p: Values) -> Array:
+        raise TypeError(f"{type(self).__name__} must give its quantiles.")
+
+    def sample(self, rng: np.random.Generator, shape: tuple[int, ...], p: Values) -> Array:
+        return self.quantile(rng.random(shape), p)
+
+    def location_scale(self, p: Values) -> tuple[Array, Array] | None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class NormalLaw(Continuous):
+    """N(mean, sd^2), with `spread` naming the parameter: sd or variance."""
+
+    spread: str
+    name: ClassVar[str] = "normal"
+
+    @property
+    def domains(self) -> Mapping[str, Support]:
+        return {"mean": REAL, self.spread: POSITIVE}
+
+    def sd(self, p: Values) -> Any:
+        return p["sd"] if self.spread == "sd" else np.sqrt(p["variance"])
+
+    def log_density(self, x: Any, p: Values) -> Array:
+        sd = self.sd(p)
+        return np.asarray(-0.5 * ((x - p["mean"]) / sd) ** 2 - np.log(sd) - 0.5 * LOG_2PI)
+
+    def cdf(self, x: Any, p: Values) -> Array:
+        return np.asarray(special.ndtr((x - p["mean"]) / self.sd(p)))
+
+    def quantile(self, u: Any, p: Values) -> Array:
+        return np.asarray(p["mean"] + self.sd(p) * special.ndtri(u))
+
+    def sample(self, rng: np.random.Generator, shape: tuple[int, ...], p: Values) -> Array:
+        return np.asarray(p["mean"] + self.sd(p) * rng.standard_normal(shape))
+
+    def location_scale(self, p: Values) -> tuple[Array, Array] | None:
+        return p["mean"], self.sd(p)
+
+
+@dataclass(frozen=True, slots=True)
+class UniformLaw(Continuous):
+    """Uniform on (low, high), or (low, low + width)."""
+
+    end: str
+    name: ClassVar[str] = "uniform"
+
+    @property
+    def domains(self) -> Mapping[str, Support]:
+        return {"low": REAL, self.end: REAL if self.end == "high" else POSITIVE}
+
+    def width(self, p: Values) -> Any:
+        return p["width"] if self.end == "width" else p["high"] - p["low"]
+
+    def log_density(self, x: Any, p: Values) -> Array:
+        width = self.width(p)
+        inside = (x >= p["low"]) & (x <= p["low"] + width) & (width > 0)
+        return np.asarray(np.where(inside, -np.log(np.where(width > 0, width, 1.0)), -np.inf))
+
+    def cdf(self, x: Any, p: Values) -> Array:
+        return np.asarray(np.clip((x - p["low"]) / self.width(p), 0, 1))
+
+    def quantile(self, u: Any, p: Values) -> Array:
+        return np.asarray(p["low"] + self.width(p) * np.asarray(u))
+
+    def location_scale(self, p: Values) -> tuple[Array, Array] | None:
+        return p["low"], self.width(p)
+
+
+@dataclass(frozen=True, slots=True)
+class GammaLaw(Continuous):
+    """Gamma with density proportional to x^(shape-1) e^(-rate x); shape None is the exponential."""
+
+    has_shape: bool
+    name: ClassVar[str] = "gamma"
+
+    @property
+    def domains(self) -> Mapping[str, Support]:
+        return {"shape": POSITIVE, "rate": POSITIVE} if self.has_shape else {"rate": POSITIVE}
+
+    def shape(self, p: Values) -> Any:
+        return p["shape"] if self.has_shape else 1.0
+
+    def log_density(self, x: Any, p: Values) -> Array:
+        a, rate = self.shape(p), p["rate"]
+        positive = np.asarray(x) > 0
+        safe = np.where(positive, x, 1.0)
+        value = special.xlogy(a, rate) + special.xlogy(a - 1, safe) - rate * safe - special.gammaln(a)
+        return np.asarray(np.where(positive, value, np.where((np.asarray(x) == 0) & (a == 1), np.log(rate), -np.inf)))
+
+    def cdf(self, x: Any, p: Values) -> Array:
+        return np.asarray(special.gammainc(self.shape(p), p["rate"] * np.maximum(x, 0)))
+
+    def quantile(self, u: Any, p: Values) -> Array:
+        return np.asarray(special.gammaincinv(self.shape(p), u) / p["rate"])
+
+    def sample(self, rng: np.random.Generator, shape: tuple[int, ...], p: Values) -> Array:
+        return np.asarray(rng.standard_gamma(np.broadcast_to(self.shape(p), shape)) / p["rate"])
+
+    def location_scale(self, p: Values) -> tuple[Array, Array] | None:
+        # The standardised record x * rate is free of the rate; a shape that is unknown would not be.
+        return (np.zeros_like(p["rate"]), 1 / p["rate"]) if not self.has_shape else None
+
+
+@dataclass(frozen=True, slots=True)
+class LogNormalLaw(Continuous):
+    """log x ~ N(log_mean, log_sd^2)."""
+
+    name: ClassVar[str] = "lognormal"
+    domains: ClassVar[Mapping[str, Support]] = {"log_mean": REAL, "log_sd": POSITIVE}
+
+    def log_density(self, x: Any, p: Values) -> Array:
+        positive = np.asarray(x) > 0
+        log_x = np.log(np.where(positive, x, 1.0))
+        z = (log_x - p["log_mean"]) / p["log_sd"]
+        return np.asarray(np.where(positive, -0.5 * z**2 - log_x - np.log(p["log_sd"]) - 0.5 * LOG_2PI, -np.inf))
+
+    def cdf(self, x: Any, p: Values) -> Array:
+        positive = np.asarray(x) > 0
+        log_x = np.log(np.where(positive, x, 1.0))
+        return np.asarray(np.where(positive, special.ndtr((log_x - p["log_mean"]) / p["log_sd"]), 0.0))
+
+    def quantile(self, u: Any, p: Values) -> Array:
+        return np.asarray(np.exp(p["log_mean"] + p["log_sd"] * special.ndtri(u)))
+
+
+@dataclass(frozen=True, slots=True)
+class Discrete:
+    """What discrete laws share. Abstract."""
+
+    is_discrete: ClassVar[bool] = True
+
+    def location_scale(self, p: Values) -> tuple[Array, Array] | None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class BernoulliLaw(Discrete):
+    """1 with probability p, else 0."""
+
+    name: ClassVar[str] = "bernoulli"
+    domains: ClassVar[Mapping[str, Support]] = {"p": UNIT}
+
+    def log_density(self, x: Any, p: Values) -> Array:
+        x = np.asarray(x, dtype=float)
+        value = special.xlogy(x, p["p"]) + special.xlog1py(1 - x, -np.asarray(p["p"]))
+        return np.asarray(np.where((x == 0) | (x == 1), value, -np.inf))
+
+    def cdf(self, x: Any, p: Values) -> Array:
+        return np.asarray(np.where(np.asarray(x) < 0, 0.0, np.where(np.asarray(x) < 1, 1 - np.asarray(p["p"]), 1.0)))
+
+    def quantile(self, u: Any, p: Values) -> Array:
+        return np.asarray((np.asarray(u) > 1 - np.asarray(p["p"])).astype(float))
+
+    def sample(self, rng: np.random.Generator, shape: tuple[int, ...], p: Values) -> Array:
+        return np.asarray((rng.random(shape) < p["p"]).astype(float))
+
+
+@dataclass(frozen=True, slots=True)
+class CategoricalLaw(Discrete):
+    """Level j with probability p_j; records are the indices of the levels."""
+
+    name: ClassVar[str] = "categorical"
+    domains: ClassVar[Mapping[str, Support]] = {"p": Support(0.0, 1.0, size=0)}
+
+    def log_density(self, x: Any, p: Values) -> Array:
+        index = np.asarray(x, dtype=int)
+        probabilities = np.asarray(p["p"])
+        known = (index >= 0) & (index < probabilities.shape[-1])
+        chosen = np.take_along_axis(np.atleast_2d(probabilities), np.atleast_2d(np.where(known, index, 0)), axis=-1)
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.where(known, np.log(chosen), -np.inf))
+
+    def cdf(self, x: Any, p: Values) -> Array:
+        cumulative = np.concatenate([np.zeros_like(p["p"][..., :1]), np.cumsum(p["p"], axis=-1)], axis=-1)
+        index = np.clip(np.floor(np.asarray(x)).astype(int) + 1, 0, cumulative.shape[-1] - 1)
+        return np.asarray(np.take_along_axis(np.atleast_2d(cumulative), np.atleast_2d(index), axis=-1))
+
+    def quantile(self, u: Any, p: Values) -> Array:
+        cumulative = np.cumsum(p["p"], axis=-1)[..., :-1]
+        return np.asarray((np.asarray(u)[..., None] > cumulative[..., None, :]).sum(axis=-1).astype(float))
+
+    def sample(self, rng: np.random.Generator, shape: tuple[int, ...], p: Values) -> Array:
+        return self.quantile(rng.random(shape), p)
+
+
+@dataclass(frozen=True, slots=True)
+class PoissonLaw(Discrete):
+    """Counts with the given rate."""
+
+    name: ClassVar[str] = "poisson"
+    domains: ClassVar[Mapping[str, Support]] = {"rate": POSITIVE}
+
+    def log_density(self, x: Any, p: Values) -> Array:
+        x = np.asarray(x, dtype=float)
+        whole = (x >= 0) & (x == np.floor(x))
+        safe = np.where(whole, x, 0.0)
+        value = special.xlogy(safe, p["rate"]) - p["rate"] - special.gammaln(safe + 1)
+        return np.asarray(np.where(whole, value, -np.inf))
+
+    def cdf(self, x: Any, p: Values) -> Array:
+        return np.asarray(np.where(np.asarray(x) < 0, 0.0, special.pdtr(np.floor(np.maximum(x, 0)), p["rate"])))
+
+    def quantile(self, u: Any, p: Values) -> Array:
+        from scipy import stats
+
+        return np.asarray(stats.poisson.ppf(u, p["rate"]))
+
+    def sample(self, rng: np.random.Generator, shape: tuple[int, ...], p: Values) -> Array:
+        return np.asarray(rng.poisson(np.broadcast_to(p["rate"], shape)).astype(float))
+
+
+class FromScipy:
+    """Any scipy.stats distribution by its own parameter names: shapes, then loc and scale."""
+
+    __slots__ = ("distribution", "domains", "is_discrete", "name", "standard")
+
+    def __init__(self, distribution: Any, *, only_location_scale: bool = False) -> None:
+        frozen_arguments: tuple[Any, ...] = ()
+        if hasattr(distribution, "dist"):
+            frozen_arguments = (*distribution.args, *distribution.kwds.values())
+            distribution = distribution.dist
+        if not hasattr(distribution, "cdf") or not hasattr(distribution, "numargs"):
+            raise InvalidArgument("Give a scipy.stats distribution such as stats.weibull_min.", argument="distribution")
+        self.distribution = distribution
+        self.name = str(distribution.name)
+        self.is_discrete = hasattr(distribution, "pmf")
+        self.standard = frozen_arguments
+        shapes = [] if only_location_scale else [s.strip() for s in (distribution.shapes or "").split(",") if s.strip()]
+        if only_location_scale and distribution.numargs != len(frozen_arguments):
+            raise InvalidArgument(f"LocationScale needs the shapes of {self.name} as numbers, as in stats.t(5).",
+                                  argument="base")  # fmt: skip
+        location = {"loc": REAL} if self.is_discrete else {"loc": REAL, "scale": POSITIVE}
+        self.domains: Mapping[str, Support] = {**dict.fromkeys(shapes, REAL), **location}
+
+    def _arguments(self, p: Values) -> dict[str, Any]:
+        shapes = [s.strip() for s in (self.distribution.shapes or "").split(",") if s.strip()]
+        fixed = dict(zip(shapes, self.standard, strict=False))
+        return {**fixed, **{name: p[name] for name in self.domains}}
+
+    def log_density(self, x: Any, p: Values) -> Array:
+        method = self.distribution.logpmf if self.is_discrete else self.distribution.logpdf
+        return np.asarray(method(x, **self._arguments(p)))
+
+    def cdf(self, x: Any, p: Values) -> Array:
+        return np.asarray(self.distribution.cdf(x, **self._arguments(p)))
+
+    def quantile(self, u: Any, p: Values) -> Array:
+        return np.asarray(self.distribution.ppf(u, **self._arguments(p)))
+
+    def sample(self, rng: np.random.Generator, shape: tuple[int, ...], p: Values) -> Array:
+        return np.asarray(self.distribution.rvs(**self._arguments(p), size=shape, random_state=rng), dtype=float)
+
+    def location_scale(self, p: Values) -> tuple[Array, Array] | None:
+        return None if set(self.domains) != {"loc", "scale"} else (p["loc"], p["scale"])

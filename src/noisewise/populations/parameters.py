@@ -1,0 +1,189 @@
+"""Parameters of a population: a number when you know it, a frozen scipy.stats distribution when you don't.
+
+A prior must be proper: under a flat prior on (0, inf) the posterior of a noisy statistic is not a distribution at all,
+because the likelihood does not vanish where the noise alone explains the release. Where a parameter lives (`Support`)
+comes from its prior; the transform to the real line that samplers use belongs to `inference.target`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from noisewise.errors import InvalidArgument
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+Theta = Mapping[str, Array]  # free parameters, one row a value: shape (K,) or (K, m) for a vector
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """Where a parameter lives: an open interval, or (with `size`) the simplex of that many probabilities."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    size: int | None = None
+
+    def contains(self, other: Support) -> bool:
+        return self.size == other.size and self.low <= other.low and other.high <= self.high
+
+    def __str__(self) -> str:
+        return f"the simplex of {self.size}" if self.size is not None else f"({self.low:g}, {self.high:g})"
+
+
+REAL, POSITIVE, UNIT = Support(), Support(low=0.0), Support(low=0.0, high=1.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parameters:
+    """Known numbers, independent priors, and at most one joint prior over several parameters."""
+
+    known: Mapping[str, Array]
+    priors: Mapping[str, Any]
+    joint: tuple[tuple[str, ...], Any] | None
+    supports: Mapping[str, Support]
+
+    @property
+    def free(self) -> tuple[str, ...]:
+        """The unknown parameters, in the population's order."""
+        return tuple(self.supports)
+
+    def full(self, theta: Theta) -> dict[str, Array]:
+        """All parameters as arrays with one row a value of theta; known ones are repeated by broadcasting."""
+        return {**self.known, **{name: np.asarray(theta[name], dtype=float) for name in self.free}}
+
+    def log_prior(self, theta: Theta) -> Array:
+        """The log-density of the prior at each row of theta; -inf outside its support."""
+        total: Array = np.zeros(len(next(iter(theta.values()))))
+        for name, prior in self.priors.items():
+            value = np.asarray(theta[name], dtype=float)
+            total = total + (prior.logpdf(value) if self.supports[name].size is None else _dirichlet(prior, value))
+        if self.joint is not None:
+            names, prior = self.joint
+            inside = np.all([_inside(theta[name], self.supports[name]) for name in names], axis=0)
+            values = [np.where(inside, theta[name], 1.0) for name in names]
+            total = total + np.where(inside, prior.logpdf(*values), -np.inf)
+        return total
+
+    def sample(self, rng: np.random.Generator, count: int) -> dict[str, Array]:
+        """`count` draws of the free parameters from the prior."""
+        drawn = {name: np.asarray(prior.rvs(size=count, random_state=rng), dtype=float)
+                 for name, prior in self.priors.items()}  # fmt: skip
+        if self.joint is not None:
+            names, prior = self.joint
+            drawn.update(zip(names, map(np.asarray, prior.rvs(size=count, random_state=rng)), strict=True))
+        return {name: np.reshape(drawn[name], (count, -1) if self.supports[name].size else (count,))
+                for name in self.free}  # fmt: skip
+
+
+def read_parameters(
+    given: Mapping[str, object], domains: Mapping[str, Support], prior: object, joint_names: tuple[str, ...]
+) -> Parameters:
+    """Sort what a person gave into numbers and priors; refuse what is neither, or no value of the parameter."""
+    if prior is not None:
+        return _with_joint_prior(given, domains, prior, joint_names)
+    known: dict[str, Array] = {}
+    priors, supports = {}, {}
+    for name, domain in domains.items():
+        if name not in given:
+            raise InvalidArgument(
+                f"Give {name}: a number if you know it, else a scipy.stats distribution.", argument=name
+            )
+        value = given[name]
+        if is_prior(value):
+            supports[name] = _prior_support(value, name, domain)
+            priors[name] = value
+        else:
+            known[name] = _number(value, name, domain)
+    _check_no_others(given, domains)
+    return Parameters(known, priors, None, supports)
+
+
+def is_prior(value: object) -> bool:
+    """True for frozen scipy.stats distributions."""
+    return hasattr(value, "rvs") and (hasattr(value, "logpdf") or hasattr(value, "logpmf"))
+
+
+def _with_joint_prior(
+    given: Mapping[str, object], domains: Mapping[str, Support], prior: object, names: tuple[str, ...]
+) -> Parameters:
+    if not names or not is_prior(prior) or type(prior).__name__ != "normal_inverse_gamma_frozen":
+        raise InvalidArgument(
+            "prior= takes stats.normal_inverse_gamma(...) for Normal's mean and variance; else give a prior each.",
+            argument="prior",
+        )
+    if given:
+        raise InvalidArgument(f"prior= already covers {', '.join(names)}; leave them out.", argument="prior")
+    return Parameters({}, {}, (names, prior), {name: domains[name] for name in names})
+
+
+def _prior_support(prior: Any, name: str, domain: Support) -> Support:
+    if not hasattr(prior, "logpdf"):
+        raise InvalidArgument(f"The prior of {name} is discrete; parameters are continuous.", argument=name)
+    if domain.size is not None:
+        size = len(np.atleast_1d(getattr(prior, "alpha", ())))
+        if size < 2:
+            raise InvalidArgument(f"The prior of {name} must be stats.dirichlet([...]).", argument=name)
+        return Support(0.0, 1.0, size)
+    if not hasattr(prior, "support"):
+        raise InvalidArgument(f"The prior of {name} must be one-dimensional.", argument=name)
+    with np.errstate(all="ignore"):
+        low, high = (float(end) for end in prior.support())
+        middle = prior.logpdf(prior.median()) if low < high else math.nan
+        reached = prior.cdf(high)
+    if not math.isfinite(float(np.asarray(middle))) or not float(reached) > 0.999:
+        raise InvalidArgument(
+            f"The prior of {name} is not a proper distribution. With a flat prior on an infinite range the posterior "
+            "would not exist, because noise alone can explain any release; use a wide but proper one.",
+            argument=name,
+        )
+    support = Support(low, high)
+    if not domain.contains(support):
+        raise InvalidArgument(
+            f"The prior of {name} lives on {support}, but {name} must lie in {domain}; "
+            "for a positive parameter use halfnorm, gamma, lognorm or a uniform above 0.",
+            argument=name,
+        )
+    return support
+
+
+def _number(value: object, name: str, domain: Support) -> Array:
+    if domain.size is not None:
+        vector = np.asarray(value, dtype=float) if not isinstance(value, str) else np.array([])
+        if vector.ndim != 1 or vector.size < 2 or not np.all(vector > 0) or abs(vector.sum() - 1) > 1e-9:
+            raise InvalidArgument(f"{name} must list probabilities that sum to 1, or be stats.dirichlet([...]).",
+                                  argument=name)  # fmt: skip
+        return np.asarray((vector / vector.sum())[None, :])
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        raise InvalidArgument(
+            f"{name} = {value!r:.60}: give a finite number if you know it, or a frozen scipy.stats distribution.",
+            argument=name,
+        )
+    if not domain.low <= float(value) <= domain.high or (domain.low == 0 == value and domain.high > 1):
+        raise InvalidArgument(f"{name} = {value} must lie in {domain}.", argument=name)
+    return np.array([float(value)])
+
+
+def _check_no_others(given: Mapping[str, object], domains: Mapping[str, Support]) -> None:
+    others = set(given) - set(domains)
+    if others:
+        raise InvalidArgument(f"There is no parameter {sorted(others)[0]!r}; there are {', '.join(domains)}.",
+                              argument=sorted(others)[0])  # fmt: skip
+
+
+def _inside(value: Array, support: Support) -> Array:
+    return np.asarray((value > support.low) & (value < support.high))
+
+
+def _dirichlet(prior: Any, value: Array) -> Array:
+    """The Dirichlet log-density at rows that sum to 1 up to rounding."""
+    from scipy.special import gammaln, xlogy
+
+    alpha = np.asarray(prior.alpha, dtype=float)
+    constant = gammaln(alpha.sum()) - gammaln(alpha).sum()
+    return np.asarray(constant + xlogy(alpha - 1, value).sum(axis=-1))

@@ -1,0 +1,199 @@
+"""Populations: the law records are drawn from, with known numbers and priors in place of its parameters.
+
+    Normal(mean=stats.norm(50, 50), sd=stats.halfnorm(scale=50))      number = known, distribution = unknown
+    Population(stats.weibull_min, c=2, loc=0, scale=stats.halfnorm())  any scipy.stats distribution
+
+A population of one column attaches to a release that uses exactly one column; `Joint(income=..., smoker=...)` names
+its columns. Nothing here has seen a record: a population is what the analyst believes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from noisewise.errors import InvalidArgument
+from noisewise.populations.distribution import (
+    BernoulliLaw,
+    CategoricalLaw,
+    Distribution,
+    FromScipy,
+    GammaLaw,
+    LogNormalLaw,
+    NormalLaw,
+    PoissonLaw,
+    UniformLaw,
+)
+from noisewise.populations.parameters import Array, Parameters, Support, Theta, read_parameters
+
+
+@dataclass(frozen=True, slots=True, init=False, eq=False)
+class Population:
+    """The law of one column: a distribution with a number or a prior for each parameter."""
+
+    distribution: Distribution
+    parameters: Parameters
+
+    def __init__(self, distribution: Any, *, prior: object = None, **parameters: object) -> None:
+        is_own = hasattr(distribution, "domains") and hasattr(distribution, "log_density")
+        law: Distribution = distribution if is_own else FromScipy(distribution)
+        if not is_own:
+            parameters = {"loc": 0, **({} if law.is_discrete else {"scale": 1}), **parameters}
+        joint = ("mean", "variance") if isinstance(law, NormalLaw) else ()
+        object.__setattr__(self, "distribution", law)
+        object.__setattr__(self, "parameters", read_parameters(parameters, law.domains, prior, joint))
+
+    @property
+    def free(self) -> tuple[str, ...]:
+        """The unknown parameters."""
+        return self.parameters.free
+
+    @property
+    def supports(self) -> Mapping[str, Support]:
+        """Where each unknown parameter lives, by its prior."""
+        return self.parameters.supports
+
+    @property
+    def is_discrete(self) -> bool:
+        return self.distribution.is_discrete
+
+    def values(self, theta: Theta) -> dict[str, Array]:
+        """All parameters as columns (K, 1) that broadcast against records (K, M); vectors keep their last axis."""
+        full = self.parameters.full(theta)
+        vectors = {name for name, domain in self.distribution.domains.items() if domain.size is not None}
+        return {name: value if name in vectors else np.reshape(value, (-1, 1)) for name, value in full.items()}
+
+    def log_density(self, x: Any, theta: Theta) -> Array:
+        """log p(x | theta): x (M,) or (K, M) gives (K, M)."""
+        return self.distribution.log_density(np.asarray(x, dtype=float), self.values(theta))
+
+    def cdf(self, x: Any, theta: Theta) -> Array:
+        return self.distribution.cdf(np.asarray(x, dtype=float), self.values(theta))
+
+    def quantile(self, u: Any, theta: Theta) -> Array:
+        """The base-draw map phi_theta(u): uniform base draws u (M,) or (K, M) to records (K, M)."""
+        return self.distribution.quantile(np.asarray(u, dtype=float), self.values(theta))
+
+    def sample(self, rng: np.random.Generator, n: int, theta: Theta) -> Array:
+        """n records for each row of theta: (K, n)."""
+        rows = max(len(value) for value in self.parameters.full(theta).values())
+        return self.distribution.sample(rng, (rows, n), self.values(theta))
+
+    def score(self, x: Any, theta: Theta) -> dict[str, Array]:
+        """d log p(x | theta) / d theta for each scalar unknown, closed for the normal, else by central differences."""
+        x = np.asarray(x, dtype=float)
+        if isinstance(self.distribution, NormalLaw):
+            return self._normal_score(self.distribution, x, theta)
+        return {name: self._difference(x, theta, name) for name in self.free if self.supports[name].size is None}
+
+    def _normal_score(self, law: NormalLaw, x: Array, theta: Theta) -> dict[str, Array]:
+        p = self.values(theta)
+        sd = law.sd(p)
+        z = (x - p["mean"]) / sd
+        scores = {"mean": z / sd, "sd": (z**2 - 1) / sd, "variance": (z**2 - 1) / (2 * sd**2)}
+        return {name: np.asarray(scores[name]) for name in self.free}
+
+    def _difference(self, x: Array, theta: Theta, name: str) -> Array:
+        """A central difference of fourth order in one parameter."""
+        value = np.asarray(theta[name], dtype=float)
+        support = self.supports[name]
+        room = np.minimum(value - support.low, support.high - value)
+        h = np.minimum(1e-3 * np.maximum(np.abs(value), 1e-3), np.where(np.isfinite(room), room / 4, np.inf))
+        at = {k: self.log_density(x, {**theta, name: value + k * h}) for k in (-2, -1, 1, 2)}
+        return np.asarray((8 * (at[1] - at[-1]) - (at[2] - at[-2])) / (12 * h[:, None]))
+
+
+def Normal(*, prior: object = None, **parameters: object) -> Population:
+    """Normal records: mean and sd, or mean and variance; or prior=stats.normal_inverse_gamma(...)."""
+    if prior is not None or "variance" in parameters:
+        return Population(NormalLaw("variance"), prior=prior, **parameters)
+    return Population(NormalLaw("sd"), **parameters)
+
+
+def Uniform(**parameters: object) -> Population:
+    """Uniform records on (low, high), or (low, low + width)."""
+    return Population(UniformLaw("width" if "width" in parameters else "high"), **parameters)
+
+
+def Bernoulli(**parameters: object) -> Population:
+    """0/1 records (or a column with two levels): 1 with probability p."""
+    return Population(BernoulliLaw(), **parameters)
+
+
+def Categorical(**parameters: object) -> Population:
+    """Records with levels: p lists their probabilities, or is stats.dirichlet([...])."""
+    return Population(CategoricalLaw(), **parameters)
+
+
+def Poisson(**parameters: object) -> Population:
+    """Counts with a rate."""
+    return Population(PoissonLaw(), **parameters)
+
+
+def Exponential(**parameters: object) -> Population:
+    """Waiting times with a rate."""
+    return Population(GammaLaw(has_shape=False), **parameters)
+
+
+def Gamma(**parameters: object) -> Population:
+    """Gamma records with shape and rate."""
+    return Population(GammaLaw(has_shape=True), **parameters)
+
+
+def LogNormal(**parameters: object) -> Population:
+    """Records whose logarithm is normal with log_mean and log_sd."""
+    return Population(LogNormalLaw(), **parameters)
+
+
+def LocationScale(base: Any, **parameters: object) -> Population:
+    """loc + scale * z with z from a standard scipy.stats distribution, such as stats.t(5) or stats.logistic."""
+    return Population(FromScipy(base, only_location_scale=True), **parameters)
+
+
+@dataclass(frozen=True, slots=True, init=False, eq=False)
+class Joint:
+    """Several columns, independent of each other given the parameters; a parameter is named column.parameter."""
+
+    columns: Mapping[str, Population]
+
+    def __init__(self, **columns: Population) -> None:
+        if not columns:
+            raise InvalidArgument(
+                "Joint needs at least one column, as in Joint(income=Normal(...)).", argument="columns"
+            )
+        for name, population in columns.items():
+            if not isinstance(population, Population):
+                raise InvalidArgument(f"{name} must be a population such as Normal(...), not {population!r:.60}.",
+                                      argument=name)  # fmt: skip
+        object.__setattr__(self, "columns", dict(columns))
+
+    @property
+    def free(self) -> tuple[str, ...]:
+        return tuple(f"{column}.{name}" for column, population in self.columns.items() for name in population.free)
+
+    @property
+    def supports(self) -> Mapping[str, Support]:
+        return {f"{column}.{name}": support for column, population in self.columns.items()
+                for name, support in population.supports.items()}  # fmt: skip
+
+    def theta_of(self, column: str, theta: Theta) -> dict[str, Array]:
+        """The parameters of one column."""
+        return {name: theta[f"{column}.{name}"] for name in self.columns[column].free}
+
+    def log_prior(self, theta: Theta) -> Array:
+        parts = [p.parameters.log_prior(self.theta_of(c, theta)) for c, p in self.columns.items() if p.free]
+        return np.asarray(np.sum(parts, axis=0))
+
+    def sample_prior(self, rng: np.random.Generator, count: int) -> dict[str, Array]:
+        drawn = {}
+        for column, population in self.columns.items():
+            for name, value in population.parameters.sample(rng, count).items():
+                drawn[f"{column}.{name}"] = value
+        return drawn
+
+    def sample(self, rng: np.random.Generator, n: int, theta: Theta) -> dict[str, Array]:
+        """n records for each row of theta, by column."""
+        return {c: p.sample(rng, n, self.theta_of(c, theta)) for c, p in self.columns.items()}

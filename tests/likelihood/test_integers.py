@@ -1,0 +1,28 @@
+"""Sums of whole numbers by enumeration, far in the tail, and under noise."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from noisewise.likelihood import counts, integers
+from noisewise.privacy.law import DiscreteLaplace
+
+
+def test_sums_of_whole_numbers_by_enumeration_and_far_in_the_tail():
+    log_pmf = np.log(np.array([[0.5, 0.2, 0.2, 0.1], [1e-8, 1e-3, 0.2, 0.799 - 1e-8]]))
+    found = integers.sum_log_pmf(log_pmf, n=4)
+    for k in range(2):
+        direct = np.zeros(13)
+        for x in product(range(4), repeat=4):
+            direct[sum(x)] += np.exp(log_pmf[k, list(x)].sum())
+        np.testing.assert_allclose(found[k], np.log(direct), rtol=1e-11)
+    coin = np.log(np.array([[0.999, 0.001]]))
+    tail = integers.sum_log_pmf(coin, n=300, centre=290)
+    assert tail[0, 290] == pytest.approx(stats.binom.logpmf(290, 300, 0.001), rel=1e-11)
+    noise = DiscreteLaplace(scale=(2.0,), step=(1.0,)).log_pmf(295 - np.arange(301))
+    found = integers.log_likelihood(coin, noise, n=300, centre=100)
+    assert found[0] == pytest.approx(counts.binomial_log_likelihood(0.001, noise)[0], rel=1e-10)
