@@ -205,3 +205,14 @@ def test_an_empty_table_is_a_neighbour_like_any_other(tmp_path: Path) -> None:
     table = nw.Table.read({"x": np.array([], dtype=float)}, schema)
     with nw.Ledger.open(tmp_path / "l", limit=nw.PureDP(1)) as ledger:
         assert nw.make_release(table, nw.plan(nw.Sum(x), schema, guarantee=nw.PureDP(1)), ledger=ledger).value
+
+
+def test_a_parquet_column_called_file_row_number_is_a_column(tmp_path: Path) -> None:
+    schema = nw.Schema({"file_row_number": nw.Bounded(0, 100)}, n=3, neighbours="change-one")
+    pl.DataFrame({"file_row_number": [7.0, 8.0, 90.0]}).write_parquet(tmp_path / "has.parquet")
+    pl.DataFrame({"other": [7.0, 8.0, 90.0]}).write_parquet(tmp_path / "lacks.parquet")
+    table = nw.Table.read(tmp_path / "has.parquet", schema)
+    plan = nw.plan(nw.Sum(nw.column("file_row_number")), schema, guarantee=nw.PureDP(1))
+    assert lattice_values(table, plan)[0] * plan.lattice.step[0] == pytest.approx(105)
+    with pytest.raises(nw.InvalidData, match="file_row_number"):
+        nw.Table.read(tmp_path / "lacks.parquet", schema)

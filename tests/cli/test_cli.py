@@ -392,3 +392,10 @@ def test_the_demo_never_writes_into_a_folder_that_is_not_its_own(
     assert_refused(run("demo", "--out", "."), "new folder")
     assert_refused(run("demo", "--out", "incomes.csv"), "incomes.csv")
     assert {path.name: path.read_bytes() for path in home.iterdir()} == before
+
+
+def test_a_place_that_cannot_be_written_is_one_sentence(run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    assert_refused(run("demo", "--out", "/proc/nowhere"), "/proc/nowhere")
+    assert_refused(
+        run("audit", "finite", "--runs", "20", "--json", "/proc/nowhere/rows.json"), "/proc/nowhere/rows.json"
+    )
