@@ -74,6 +74,27 @@ def power_of_two_below(exact: Fraction) -> Fraction:
     return power
 
 
+def root_above(square: Fraction) -> Fraction:
+    """A rational at least sqrt(square), exact for perfect squares and within 2^-60 of it otherwise."""
+    top, bottom = math.isqrt(square.numerator), math.isqrt(square.denominator)
+    if top * top == square.numerator and bottom * bottom == square.denominator:
+        return Fraction(top, bottom)
+    shift = max(0, 128 + square.denominator.bit_length() - square.numerator.bit_length())
+    scaled = math.isqrt((square.numerator << 2 * shift) // square.denominator) + 1
+    return Fraction(scaled, 1 << shift)
+
+
+def float_root_above(square: Fraction) -> float:
+    """The smallest float whose square is at least `square`."""
+    scale = max(0, 130 + square.denominator.bit_length() - square.numerator.bit_length()) // 2
+    root = float(Fraction(math.isqrt((square.numerator << 2 * scale) // square.denominator), 1 << scale))
+    while Fraction(root) ** 2 >= square:
+        root = math.nextafter(root, 0.0)
+    while Fraction(root) ** 2 < square:
+        root = math.nextafter(root, math.inf)
+    return root
+
+
 def text(exact: Fraction) -> str:
     """An exact number as people write it: '2', '0.1' or '1/3'; `fraction` reads it back unchanged."""
     denominator = exact.denominator

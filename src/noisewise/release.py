@@ -15,7 +15,7 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -207,10 +207,6 @@ class Release:
             raise InvalidRelease(f"{where} is not a valid release: {error}") from None
         except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
             raise InvalidRelease(f"{where} is not a valid release: {_first(error)}.") from None
-
-    def as_simulated(self) -> Release:
-        """The same release marked as simulated; the ledger refuses such files."""
-        return replace(self, simulated=True)
 
     def _plain(self) -> dict[str, object]:
         statistic = self.statistic.to_dict()

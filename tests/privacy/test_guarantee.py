@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noisewise.errors import Incomparable, InvalidArgument, InvalidSpec, NoisewiseError
+from noisewise.exact import float_root_above
 from noisewise.privacy.guarantee import (
     KINDS,
     ApproxDP,
@@ -24,7 +25,6 @@ from noisewise.privacy.guarantee import (
     ZeroConcentratedDP,
     guarantee_from_dict,
     guarantee_from_spec,
-    root_above,
 )
 
 EXAMPLES = [PureDP(1), ApproxDP(1, "1e-6"), ZeroConcentratedDP("0.5"), GaussianDP(1)]
@@ -106,7 +106,7 @@ def test_mu_is_exact_for_squares_and_rounded_up_otherwise():
 
 @given(st.fractions(min_value=Fraction(1, 10**40), max_value=10**40))
 def test_a_root_is_the_smallest_float_that_is_not_too_small(square):
-    root = root_above(square)
+    root = float_root_above(square)
     assert Fraction(root) ** 2 >= square > Fraction(np.nextafter(root, 0)) ** 2
 
 

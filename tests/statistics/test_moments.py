@@ -23,7 +23,7 @@ from noisewise.statistics.feature import column
 from noisewise.statistics.moment_bounds import add_remove_bounds, change_one_bounds, change_one_fourth_bounds
 from noisewise.statistics.moment_extremes import _loose_span, exact_l1, largest_cut, largest_on_cube
 from noisewise.statistics.moment_rows import shrunk_box
-from noisewise.statistics.moments import Moments, SmallestEigenvalue, moments_from_dict
+from noisewise.statistics.moments import Moments, SmallestEigenvalue
 from noisewise.statistics.text import statistic, statistic_from_dict
 
 RELATIONS = ["change-one", "add-remove"]
@@ -652,7 +652,7 @@ def test_the_release_form_reads_back_as_the_same_statistic():
         assert statistic(str(moments)) == moments
         assert pickle.loads(pickle.dumps(moments)) == moments
         assert hash(moments) == hash(pickle.loads(pickle.dumps(moments)))
-    assert moments_from_dict(plain.to_dict()) == plain
+    assert statistic_from_dict(plain.to_dict()) == plain
 
 
 BAD = [float("nan"), float("inf"), -1, 0, "", True, 10**400, [[1]]]

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from noisewise.errors import InvalidArgument
+from noisewise.exact import root_above
 from noisewise.schema import Bounded, Levels, Schema
 from noisewise.statistics.additive import Count, Mean, Sum, TruncatedSum
 from noisewise.statistics.feature import column
-from noisewise.statistics.sensitivity import root_above
 from noisewise.statistics.tables import Histogram, Marginals
 
 BOXES = [(-1, 1), (0, 250), (9, 10), (-10, -9), (-3, 0.5), (-0.25, 4)]

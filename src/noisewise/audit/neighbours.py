@@ -113,11 +113,6 @@ def data_of(records: Sequence[Record], schema: Schema) -> dict[str, list[Any]]:
     }  # fmt: skip
 
 
-def tiny_data_sets(values: Sequence[int], n: int) -> Iterator[tuple[int, ...]]:
-    """Every sorted data set of n values."""
-    return itertools.combinations_with_replacement(sorted(values), n)
-
-
 def neighbouring_pairs(values: Sequence[int], n: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Every ordered pair of sorted data sets that differ in one record."""
     pairs = set()

@@ -33,8 +33,8 @@ from fractions import Fraction
 from functools import lru_cache
 
 from noisewise.errors import Unsupported
-from noisewise.exact import float_above, fraction
-from noisewise.privacy.guarantee import ApproxDP, GaussianDP, Guarantee, ZeroConcentratedDP, root_above
+from noisewise.exact import float_above, float_root_above, fraction
+from noisewise.privacy.guarantee import ApproxDP, GaussianDP, Guarantee, ZeroConcentratedDP
 
 _CERTAIN_DIGITS = 25
 _MARGIN = Decimal("1e-20")  # far above the error of a result certain to 25 digits, far below what anyone can see
@@ -50,9 +50,9 @@ def gaussian_sigma(*, sensitivity: Fraction, guarantee: Guarantee) -> float:
     """The standard deviation of Gaussian noise for a sum of L2 sensitivity `sensitivity`, rounded up."""
     exact = fraction(sensitivity, "sensitivity", positive=True)
     if isinstance(guarantee, ZeroConcentratedDP):
-        return root_above(exact**2 / (2 * guarantee.rho))
+        return float_root_above(exact**2 / (2 * guarantee.rho))
     if isinstance(guarantee, GaussianDP):
-        return root_above(exact**2 / guarantee.mu_squared)
+        return float_root_above(exact**2 / guarantee.mu_squared)
     if isinstance(guarantee, ApproxDP):
         return float_above(exact / _largest_mu(guarantee.epsilon, guarantee.delta))
     raise Unsupported(

@@ -18,11 +18,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
-from math import inf, isqrt, nextafter
+from math import isqrt
 from typing import ClassVar, Self, TypeAlias, TypeVar
 
 from noisewise.errors import Incomparable, InvalidArgument, InvalidSpec
-from noisewise.exact import fraction, integer, text
+from noisewise.exact import float_root_above, fraction, integer, text
 
 Number: TypeAlias = int | float | str | Fraction | Decimal
 
@@ -199,7 +199,7 @@ class GaussianDP(_Kind):
     def mu(self) -> Fraction | float:
         """The root of `mu_squared`: exact if it is rational, else the smallest float that is not below it."""
         root = _rational_root(self.mu_squared)
-        return root_above(self.mu_squared) if root is None else root
+        return float_root_above(self.mu_squared) if root is None else root
 
     @property
     def parts(self) -> tuple[Fraction, ...]:
@@ -270,17 +270,6 @@ def guarantee_from_spec(table: object) -> Guarantee:
         '{ epsilon = "1" }, { epsilon = "1", delta = "1e-6" }, { rho = "0.5" }, { mu = "1" }.',
         where="guarantee",
     )
-
-
-def root_above(square: Fraction) -> float:
-    """The smallest float whose square is at least `square`."""
-    scale = max(0, 130 + square.denominator.bit_length() - square.numerator.bit_length()) // 2
-    root = float(Fraction(isqrt((square.numerator << 2 * scale) // square.denominator), 1 << scale))
-    while Fraction(root) ** 2 >= square:
-        root = nextafter(root, 0.0)
-    while Fraction(root) ** 2 < square:
-        root = nextafter(root, inf)
-    return root
 
 
 def _converted(source: _Kind, kind: type[_Kind], delta: Number | None) -> tuple[Fraction, ...]:

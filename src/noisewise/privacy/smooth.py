@@ -102,56 +102,13 @@ def worst_laplace_divergence(*, epsilon: float, beta: float) -> float:
     return laplace_divergence(epsilon=epsilon, shift=epsilon / 2, log_ratio=-beta)
 
 
-def rank(kind: str, n: int) -> int:
-    """The rank m of an order statistic among n records; the median is the lower one, ceil(n/2)."""
-    ranks = {"median": (n + 1) // 2, "maximum": n, "minimum": 1}
-    if kind not in ranks:
-        raise InvalidArgument(f"kind = {kind!r} cannot be used: expected one of {', '.join(ranks)}.", argument="kind")
-    return ranks[kind]
-
-
-def smooth_sensitivity(
-    kind: str,
-    order_statistics: Callable[[int], float] | ArrayLike,
-    *,
-    n: int,
-    low: float,
-    high: float,
-    beta: float,
-    reach: int | None = None,
-) -> float:
-    """S for the median, maximum or minimum of n records, rounded up; secret.
-
-    `order_statistics` is the sorted array of all n, or a function from rank to value that is asked only for ranks
-    within `reach` of the statistic (all, if None): with `reach(...)` steps the floored S is the same.
-    """
-    m = rank(kind, integer(n, "n", minimum=1))
-    most = n if reach is None else integer(reach, "reach", minimum=1)
-    first, last = max(1, m - most), min(n, m + most)
-    if callable(order_statistics):
-        values = np.array([order_statistics(i) for i in range(first, last + 1)], dtype=float)
-    else:
-        values = np.asarray(order_statistics, dtype=float)
-        if values.shape != (n,):
-            raise InvalidArgument(
-                f"order_statistics holds {values.size} values: expected n = {n}.", argument="order_statistics"
-            )
-        values = values[first - 1 : last]
-    _check(values, low, high, beta)
-    below, above = values[m - first :: -1], values[m - first :]
-    # Beyond the ends of the data, and only there, the sequence continues with the bounds.
-    if m - most < 1:
-        below = np.append(below, low)
-    if m + most > n:
-        above = np.append(above, high)
-    return _largest_discounted_gap(below, above, float(high) - float(low), beta) * ROUNDING
-
-
 def smooth_scale(sorted_values: ArrayLike, *, index: int, low: float, high: float, beta: float) -> float:
     """S for the order statistic of rank `index` (from 1) of a sorted array, rounded up; secret.
 
     S = max_{k=0..n} e^(-k beta) max_{t=0..k+1} (s_{m+t} - s_{m+t-k-1}), exact up to rounding (upwards) while S is above
     2^-100 of the range. O(n log n) at worst, and only the steps with e^(-k beta) (high - low) above the best are taken.
+    The array may also be the window of ranks within `reach` of the statistic, `index` counted in it: what lies beyond
+    is then bounded by the ends of the range, too far away to pass the floor, so the floored S is the same.
     """
     values = np.asarray(sorted_values, dtype=float)
     _check(values, low, high, beta)

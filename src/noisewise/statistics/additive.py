@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -37,27 +37,6 @@ from noisewise.statistics.sensitivity import (
     joint_sensitivity,
     unit_range_weights,
 )
-
-
-class Additive(Protocol):
-    """A statistic that is a sum over records of a row of features."""
-
-    @property
-    def kind(self) -> str: ...
-    @property
-    def is_count(self) -> bool:
-        """True where every component is a whole number that one record moves by at most 1: step 1, no rounding."""
-        ...
-
-    def row(self, schema: Schema) -> tuple[Feature, ...]:
-        """The features that are summed; entries that are constant under the schema's neighbours are left out."""
-        ...
-
-    def labels(self, schema: Schema) -> tuple[str, ...]: ...
-    def default_weights(self, schema: Schema) -> tuple[Fraction, ...]: ...
-    def sensitivity(self, schema: Schema, norm: int = 1, weights: Sequence[object] | None = None) -> Sensitivity: ...
-    def value(self, columns: Mapping[str, Any], schema: Schema) -> Any: ...
-    def to_dict(self) -> dict[str, object]: ...
 
 
 def sums(row: Sequence[Feature], columns: Mapping[str, Any], schema: Schema) -> Any:

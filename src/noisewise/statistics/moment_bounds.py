@@ -19,7 +19,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from noisewise.exact import float_above
+from noisewise.exact import float_above, root_above
 from noisewise.schema import Schema
 from noisewise.statistics.enclosure import Array
 from noisewise.statistics.feature import Feature
@@ -43,7 +43,7 @@ from noisewise.statistics.moment_rows import (
     orderings,
     shrunk_box,
 )
-from noisewise.statistics.sensitivity import Sensitivity, joint_sensitivity, norm_above, root_above
+from noisewise.statistics.sensitivity import Sensitivity, joint_sensitivity, norm_above
 
 Bound = tuple[Fraction, str]
 

@@ -18,11 +18,10 @@ from typing import Any
 import numpy as np
 
 from noisewise.errors import InvalidArgument
-from noisewise.exact import fraction
+from noisewise.exact import fraction, root_above
 from noisewise.schema import Bounded, Schema
 from noisewise.statistics.enclosure import feature_range
 from noisewise.statistics.feature import Feature, NumPyAlgebra, constant
-from noisewise.statistics.sensitivity import root_above
 
 Monomial = tuple[int, ...]
 Box = Sequence[tuple[Fraction, Fraction]]

@@ -335,16 +335,6 @@ class SmallestEigenvalue:
         )
 
 
-def moments_from_dict(data: Mapping[str, Any]) -> Moments:
-    """Read `Moments` from its plain form in a release."""
-    from noisewise.statistics.text import statistic_from_dict
-
-    read = statistic_from_dict(data)
-    if not isinstance(read, Moments):
-        raise InvalidArgument(f"kind = {data.get('kind')!r:.60} is not 'moments'.", argument="kind")
-    return read
-
-
 def _several(features: object, name: str) -> tuple[object, ...]:
     given = (features,) if isinstance(features, str | Feature) else features
     if not isinstance(given, Sequence) or not given:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from noisewise.errors import InvalidArgument
-from noisewise.exact import fraction
+from noisewise.exact import fraction, root_above
 from noisewise.schema import Levels, Schema
 from noisewise.statistics.enclosure import Array, Enclosure, EnclosureAlgebra, feature_range, whole_box
 from noisewise.statistics.feature import Feature
@@ -80,16 +80,6 @@ def norm_above(terms: Sequence[Fraction], norm: int) -> Fraction:
     if norm == 1:
         return sum((abs(term) for term in terms), Fraction(0))
     return root_above(sum((term * term for term in terms), Fraction(0)))
-
-
-def root_above(square: Fraction) -> Fraction:
-    """A rational at least sqrt(square), exact for perfect squares and within 2^-60 of it otherwise."""
-    top, bottom = math.isqrt(square.numerator), math.isqrt(square.denominator)
-    if top * top == square.numerator and bottom * bottom == square.denominator:
-        return Fraction(top, bottom)
-    shift = max(0, 128 + square.denominator.bit_length() - square.numerator.bit_length())
-    scaled = math.isqrt((square.numerator << 2 * shift) // square.denominator) + 1
-    return Fraction(scaled, 1 << shift)
 
 
 def unit_range_weights(features: Sequence[Feature], schema: Schema) -> tuple[Fraction, ...]:

@@ -109,6 +109,21 @@ def ideal_walk_acceptance(size: int) -> float:
     return 0.234 + 0.206 / size
 
 
+class Walking:
+    """What kernels that walk share: the scale and acceptance rate their walk does best with. Abstract."""
+
+    __slots__ = ()
+    target: Target
+
+    @property
+    def ideal_scale(self) -> float:
+        return ideal_walk_scale(self.target.size)
+
+    @property
+    def ideal_acceptance(self) -> float | None:
+        return ideal_walk_acceptance(self.target.size)
+
+
 def joint(log_prior: Floats, log_likelihood: Floats) -> Floats:
     """log prior + log likelihood, -inf where the prior is zero whatever the likelihood says there."""
     return np.where(log_prior == -np.inf, -np.inf, log_prior + log_likelihood)

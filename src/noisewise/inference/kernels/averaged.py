@@ -25,11 +25,10 @@ from noisewise.inference.kernels import (
     Info,
     Target,
     Walk,
+    Walking,
     choose,
     decide,
     draw_index,
-    ideal_walk_acceptance,
-    ideal_walk_scale,
     joint,
     log_mean_exp,
     take,
@@ -46,7 +45,7 @@ class AveragedState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Averaged:
+class Averaged(Walking):
     """`mhaar` for an additive statistic."""
 
     target: Target
@@ -58,14 +57,6 @@ class Averaged:
     def __post_init__(self) -> None:
         integer(self.n_particles, "n_particles", minimum=2)
         checked_share(self.share)
-
-    @property
-    def ideal_scale(self) -> float:
-        return ideal_walk_scale(self.target.size)
-
-    @property
-    def ideal_acceptance(self) -> float | None:
-        return ideal_walk_acceptance(self.target.size)
 
     @np.errstate(invalid="ignore")
     def init(self, rng: np.random.Generator, position: Floats) -> AveragedState:

@@ -24,11 +24,10 @@ from noisewise.inference.kernels import (
     Info,
     Target,
     Walk,
+    Walking,
     choose,
     decide,
     draw_index,
-    ideal_walk_acceptance,
-    ideal_walk_scale,
     joint,
     log_mean_exp,
     take,
@@ -44,7 +43,7 @@ class RecordsState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class AveragedRecords:
+class AveragedRecords(Walking):
     """`mhaar` over base draws: all of them each step, or `subset` of them."""
 
     target: Target
@@ -57,14 +56,6 @@ class AveragedRecords:
         integer(self.n_particles, "n_particles", minimum=2)
         if self.subset is not None:
             integer(self.subset, "subset", minimum=1, maximum=self.latent.n)
-
-    @property
-    def ideal_scale(self) -> float:
-        return ideal_walk_scale(self.target.size)
-
-    @property
-    def ideal_acceptance(self) -> float | None:
-        return ideal_walk_acceptance(self.target.size)
 
     @np.errstate(invalid="ignore")
     def init(self, rng: np.random.Generator, position: Floats) -> RecordsState:

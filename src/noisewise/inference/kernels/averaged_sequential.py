@@ -22,11 +22,10 @@ from noisewise.inference.kernels import (
     Info,
     Target,
     Walk,
+    Walking,
     choose,
     decide,
     draw_index,
-    ideal_walk_acceptance,
-    ideal_walk_scale,
     joint,
     log_mean_exp,
     take,
@@ -42,7 +41,7 @@ class SequentialState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class AveragedSequential:
+class AveragedSequential(Walking):
     """`mhaar` over the base draws of local answers."""
 
     target: Target
@@ -52,14 +51,6 @@ class AveragedSequential:
 
     def __post_init__(self) -> None:
         integer(self.n_particles, "n_particles", minimum=2)
-
-    @property
-    def ideal_scale(self) -> float:
-        return ideal_walk_scale(self.target.size)
-
-    @property
-    def ideal_acceptance(self) -> float | None:
-        return ideal_walk_acceptance(self.target.size)
 
     @np.errstate(invalid="ignore")
     def init(self, rng: np.random.Generator, position: Floats) -> SequentialState:

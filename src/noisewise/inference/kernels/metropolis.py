@@ -17,10 +17,9 @@ from noisewise.inference.kernels import (
     Info,
     Target,
     Walk,
+    Walking,
     choose,
     decide,
-    ideal_walk_acceptance,
-    ideal_walk_scale,
     joint,
 )
 
@@ -31,19 +30,11 @@ class MetropolisState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Metropolis:
+class Metropolis(Walking):
     """`mh`: a random walk accepted by the exact marginal posterior."""
 
     target: Target
     walk: Walk
-
-    @property
-    def ideal_scale(self) -> float:
-        return ideal_walk_scale(self.target.size)
-
-    @property
-    def ideal_acceptance(self) -> float | None:
-        return ideal_walk_acceptance(self.target.size)
 
     @np.errstate(invalid="ignore")
     def init(self, rng: np.random.Generator, position: Floats) -> MetropolisState:

@@ -19,10 +19,9 @@ from noisewise.inference.kernels import (
     Info,
     Target,
     Walk,
+    Walking,
     choose,
     decide,
-    ideal_walk_acceptance,
-    ideal_walk_scale,
     joint,
 )
 from noisewise.inference.kernels.latent import BatchLatent, Mixture, Normal, checked_share, given_noise, normal
@@ -44,7 +43,7 @@ class WithinGibbsInfo(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class WithinGibbs:
+class WithinGibbs(Walking):
     """`mh-within-gibbs`: u given theta and y, then theta given u."""
 
     target: Target
@@ -54,14 +53,6 @@ class WithinGibbs:
 
     def __post_init__(self) -> None:
         checked_share(self.share)
-
-    @property
-    def ideal_scale(self) -> float:
-        return ideal_walk_scale(self.target.size)
-
-    @property
-    def ideal_acceptance(self) -> float | None:
-        return ideal_walk_acceptance(self.target.size)
 
     @np.errstate(invalid="ignore")
     def init(self, rng: np.random.Generator, position: Floats) -> WithinGibbsState:
