@@ -11,7 +11,8 @@ STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #1d2733; max-width: 54rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.7rem; margin-bottom: .2rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; }
 p.lead { color: #51606f; margin-top: 0; } img { max-width: 100%; }
-pre { background: #f4f6f8; padding: .8rem 1rem; overflow-x: auto; font-size: .85rem; line-height: 1.4; }
+pre { background: #f4f6f8; padding: .8rem 1rem; font-size: .85rem; line-height: 1.4;
+  white-space: pre-wrap; overflow-wrap: anywhere; }
 table { border-collapse: collapse; } th, td { text-align: left; padding: .25rem .9rem .25rem 0; }
 th { border-bottom: 1px solid #b8c2cc; font-weight: 600; }
 """
