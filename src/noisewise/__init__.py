@@ -24,11 +24,29 @@ if TYPE_CHECKING:
         NoisewiseError,
         Unsupported,
     )
+    from noisewise.evaluate.calibration import calibrate
     from noisewise.holder.curator import make_release
     from noisewise.holder.ledger import Ledger
     from noisewise.holder.respond import respond
     from noisewise.holder.table import Table
+    from noisewise.inference.infer import infer
+    from noisewise.inference.posterior import Posterior
+    from noisewise.likelihood.simulate import simulate
     from noisewise.plan import Plan, plan
+    from noisewise.populations.multivariate import MultivariateNormal
+    from noisewise.populations.population import (
+        Bernoulli,
+        Categorical,
+        Exponential,
+        Gamma,
+        Joint,
+        LocationScale,
+        LogNormal,
+        Normal,
+        Poisson,
+        Population,
+        Uniform,
+    )
     from noisewise.privacy.guarantee import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP
     from noisewise.query import Answer, Query
     from noisewise.release import Release
@@ -60,6 +78,13 @@ _HOME = {
     "noisewise.holder.ledger": "Ledger",
     "noisewise.holder.respond": "respond",
     "noisewise.holder.table": "Table",
+    "noisewise.evaluate.calibration": "calibrate",
+    "noisewise.inference.infer": "infer",
+    "noisewise.inference.posterior": "Posterior",
+    "noisewise.likelihood.simulate": "simulate",
+    "noisewise.populations.multivariate": "MultivariateNormal",
+    "noisewise.populations.population": "Bernoulli Categorical Exponential Gamma Joint LocationScale LogNormal "
+    "Normal Poisson Population Uniform",
     "noisewise.plan": "Plan plan",
     "noisewise.privacy.guarantee": "ApproxDP GaussianDP PureDP ZeroConcentratedDP",
     "noisewise.query": "Answer Query",
@@ -73,10 +98,14 @@ _MODULE_OF = {name: module for module, names in _HOME.items() for name in names.
 __all__ = [
     "Answer",
     "ApproxDP",
+    "Bernoulli",
     "Bounded",
     "BudgetExceeded",
+    "Categorical",
     "Count",
     "DifferentRecords",
+    "Exponential",
+    "Gamma",
     "GaussianDP",
     "Histogram",
     "Incomparable",
@@ -84,17 +113,25 @@ __all__ = [
     "InvalidData",
     "InvalidRelease",
     "InvalidSpec",
+    "Joint",
     "Ledger",
     "LedgerError",
     "Levels",
+    "LocationScale",
+    "LogNormal",
     "Marginals",
     "Maximum",
     "Mean",
     "Median",
     "Minimum",
     "Moments",
+    "MultivariateNormal",
     "NoisewiseError",
+    "Normal",
     "Plan",
+    "Poisson",
+    "Population",
+    "Posterior",
     "PureDP",
     "Quantile",
     "Query",
@@ -105,12 +142,16 @@ __all__ = [
     "Sum",
     "Table",
     "TruncatedSum",
+    "Uniform",
     "Unsupported",
     "ZeroConcentratedDP",
+    "calibrate",
     "column",
+    "infer",
     "make_release",
     "plan",
     "respond",
+    "simulate",
     "statistic",
 ]  # fmt: skip
 

@@ -151,6 +151,7 @@ def test_the_demo_writes_its_report(home: Path) -> None:
     folder = home / "report here"
     assert {path.name for path in folder.iterdir()} >= {
         "income.toml", "incomes.csv", "incomes.ledger", "income.release.json", "median.release.json", "report.html",
+        "posterior.npz", "posterior.png",
     }  # fmt: skip
     page = (folder / "report.html").read_text("utf-8")
     for words in ("<!doctype html>", "mean(income, income**2)", "median(income)", "limit      epsilon = 2"):

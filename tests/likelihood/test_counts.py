@@ -207,3 +207,44 @@ def test_a_table_that_cannot_be_is_refused():
         counts.draw_dirichlet_multinomial(np.random.default_rng(), rows, alpha=[1.0, 1.0], size=3)
     with pytest.raises(InvalidArgument):
         counts.dirichlet_multinomial_log_evidence(rows, alpha=[1.0, 1.0, 1.0])
+
+
+@pytest.mark.parametrize(("a", "b"), [(0.5, 5.0), (1.0, 1.0), (300.0, 4.0)])
+@pytest.mark.parametrize(
+    "law", [DiscreteLaplace(scale=(4.0,), step=(1.0,)), RoundedGaussian(scale=(9.0,), step=(1.0,))]
+)
+def test_a_window_of_counts_serves_as_well_as_all_of_them(a, b, law):
+    """The prior may pull far from y (the third one does): the window follows the weights, not the noise."""
+    n, y = 6000, 900
+
+    def noise(s):
+        return law.log_pmf(y - s)
+
+    whole, evidence = counts.beta_binomial_log_weights(noise(np.arange(n + 1)), a=a, b=b)
+    start, last = counts.beta_window(noise, a=a, b=b, n=n)
+    assert 0 <= start < last <= n
+    assert last - start < n
+    part, part_evidence = counts.beta_binomial_log_weights(
+        noise(np.arange(start, last + 1)), a=a, b=b, start=start, n=n
+    )
+    assert part_evidence == pytest.approx(evidence, rel=1e-12)
+    np.testing.assert_allclose(np.exp(part), np.exp(whole[start : last + 1]), rtol=1e-9, atol=1e-300)
+    assert np.exp(whole[:start]).sum() + np.exp(whole[last + 1 :]).sum() < 1e-40
+    moments = counts.beta_mixture_moments(part, a=a, b=b, start=start, n=n)
+    assert moments == pytest.approx(counts.beta_mixture_moments(whole, a=a, b=b), rel=1e-9)
+    # Where the density is below e^-100 of its peak the counts that were dropped may be all that is left of it.
+    t = np.linspace(0.05, 0.5, 400)
+    density = counts.beta_mixture_log_density(t, whole, a=a, b=b)
+    matters = density > density.max() - 100
+    assert matters.sum() > 20
+    found = counts.beta_mixture_log_density(t[matters], part, a=a, b=b, start=start, n=n)
+    np.testing.assert_allclose(found, density[matters], rtol=1e-9, atol=1e-9)
+    theta, s = counts.draw_beta_binomial(np.random.default_rng(), part, a=a, b=b, size=2000, start=start, n=n)
+    assert np.all((s >= start) & (s <= last))
+    mean, variance = moments
+    assert abs(theta.mean() - mean) < stats.norm.isf(ALPHA / 2) * np.sqrt(variance / 2000)
+
+
+def test_a_window_outside_the_counts_is_refused():
+    with pytest.raises(InvalidArgument, match="do not lie"):
+        counts.beta_binomial_log_weights(np.zeros(5), a=1.0, b=1.0, start=8, n=10)

@@ -225,5 +225,22 @@ def test_a_population_of_one_column_does_not_describe_two() -> None:
 
 def test_bounds_that_the_population_never_meets_are_refused_when_records_outside_were() -> None:
     schema = Schema({"x": Bounded(100, 101)}, n=3, neighbours="change-one", outside="refuse")
+    population = Uniform(low=0, high=stats.uniform(1, 200))
     with pytest.raises(InvalidArgument, match="no mass inside"):
-        feature_moments(Normal(mean=stats.norm(), sd=1), schema, [x], {"mean": np.array([0.0])})
+        feature_moments(population, schema, [x], {"high": np.array([3.0])})
+    mean, _ = feature_moments(population, schema, [x], {"high": np.array([3.0, 150.0])})
+    assert np.isnan(mean[0, 0])  # one impossible row does not stop the others
+    assert mean[1, 0] == pytest.approx(100.5, rel=1e-12)
+
+
+def test_a_law_that_hardly_reaches_the_bounds_is_still_truncated_to_them() -> None:
+    schema = Schema({"x": Bounded(100, 101)}, n=3, neighbours="change-one", outside="refuse")
+    mean, covariance = feature_moments(Normal(mean=stats.norm(), sd=1), schema, [x], {"mean": np.array([0.0, 70.0])})
+    for k, centre in enumerate((0.0, 70.0)):
+        # Given X > 100 the excess t has a density proportional to exp(-d t - t^2/2), nearly exponential.
+        weight = lambda t, d=100 - centre: np.exp(-d * t - t**2 / 2)  # noqa: E731
+        total, first, second = (
+            integrate.quad_vec(lambda t, w=weight, j=j: t**j * w(t), 0, 1, epsabs=0, epsrel=1e-12)[0] for j in range(3)
+        )
+        assert mean[k, 0] - 100 == pytest.approx(first / total, rel=1e-9)
+        assert covariance[k, 0, 0] == pytest.approx(second / total - (first / total) ** 2, rel=1e-8)

@@ -1,20 +1,26 @@
 """noisewise demo: the whole line on simulated records, in a folder one can look at afterwards.
 
-It plays the holder (plan, table, ledger, release) and then any reader of the release file. The records are simulated
-with a fixed seed and stand in for a real file; the privacy noise is real and different each time.
+It plays the holder (plan, table, ledger, release) and then the analyst, who has the release file and the spec alone and
+infers the population from them. The records are simulated with a fixed seed and stand in for a real file; the privacy
+noise is real and different each time.
 """
 
 from __future__ import annotations
 
 import csv
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from noisewise.cli.actions import console
+from noisewise.cli.infer import naive_posterior
 from noisewise.cli.spec import Spec
 from noisewise.errors import InvalidSpec
 from noisewise.report.page import Section, page
 
-N = 4000
+if TYPE_CHECKING:
+    from noisewise.inference.posterior import Posterior
+
+N, SEED = 4000, 2026
 MARK = "written-by-noisewise-demo.txt"
 SPEC = """\
 # What everyone may know about the records; bounds are declared, never read from the data.
@@ -32,6 +38,10 @@ limit = { epsilon = "2" }
 [release]
 statistic = "mean(income, income**2)"
 guarantee = { epsilon = "1" }
+
+# What the analyst assumes: a number where one is known, a distribution where not.
+[population]
+income = "gamma(shape=halfnorm(scale=10), rate=halfnorm(scale=0.5))"
 """
 
 
@@ -70,27 +80,44 @@ def run(out: Path) -> None:
         account = str(ledger)
         console.print(account, markup=False)
 
-    shown = [Release.load(out / name) for name in ("income.release.json", "median.release.json")]
     console.print("\n3. What any reader of the release file sees:", style="bold")
-    console.print(describe_release(shown[0]), markup=False)
+    console.print(describe_release(Release.load(out / "income.release.json")), markup=False)
+
+    console.print("\n4. What the analyst learns from it, with the noise in the model:", style="bold")
+    found, learnt = _infer(out, spec)
+    console.print(found.summary(), markup=False)
     sections = [
         Section("What was planned", "Before any record is read: what, with which noise, for which price.",
                 block=wanted.describe()),
-        Section("What was released", "All that leaves the holder. Each file carries its own likelihood.",
-                block="\n\n".join(describe_release(release) for release in shown)),
         Section("The account", "Charge and release are stored together or not at all.", block=account),
+        *learnt,
+        Section("Also released", "A second release from the same ledger.",
+                block=describe_release(Release.load(out / "median.release.json"))),
     ]  # fmt: skip
     report = out / "report.html"
-    lead = f"{N} simulated incomes, published under differential privacy."
+    lead = f"{N} simulated incomes, published under differential privacy, and what can be learnt from the release."
     write_whole(report, page("Noisewise demo", lead, sections).encode())
-    console.print(f"\nThe report is {report}; the spec, the releases and the ledger are beside it.", markup=False)
+    console.print(f"\nThe report is {report}; spec, releases, ledger and posterior are beside it.", markup=False)
+
+
+def _infer(out: Path, spec: Spec) -> tuple[Posterior, list[Section]]:
+    """The posterior from the release file, saved with its plot, and the sections of its report."""
+    from noisewise.inference.infer import infer
+    from noisewise.release import Release
+    from noisewise.report.posterior_page import posterior_picture, posterior_sections
+
+    posterior = infer(Release.load(out / "income.release.json"), spec.population(), seed=SEED)
+    naive, why_no_naive = naive_posterior(posterior)
+    posterior.save(out / "posterior.npz")
+    posterior_picture(posterior, naive, out / "posterior.png")
+    return posterior, posterior_sections(posterior, naive, why_no_naive=why_no_naive)
 
 
 def _write_records(path: Path) -> None:
     """Simulated household incomes in thousands, with a region; the seed is fixed because these are not secret."""
     import numpy as np
 
-    rng = np.random.default_rng(2026)
+    rng = np.random.default_rng(SEED)
     income = np.round(rng.gamma(shape=3.0, scale=17.0, size=N), 2)
     region = rng.choice(["north", "south", "east", "west"], p=[0.4, 0.3, 0.2, 0.1], size=N)
     with path.open("w", newline="", encoding="utf-8") as stream:

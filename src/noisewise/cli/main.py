@@ -28,6 +28,32 @@ LedgerFile = Annotated[Path, typer.Option("--ledger", help="The ledger of this d
 
 
 @app.command()
+def choose(
+    spec: SpecFile,
+    score: Annotated[
+        str, typer.Option("--score", help="trace, logdet, a-optimal, gain, or the name of a parameter.")
+    ] = "trace",
+    at: Annotated[list[str] | None, typer.Option("--at", help="A parameter's value.", metavar="KEY=VALUE")] = None,
+    likelihood: Annotated[str, typer.Option("--likelihood", help="auto, or clt.")] = "auto",
+    seed: Annotated[int | None, typer.Option("--seed", help="Another seed for what is simulated.")] = None,
+    n: Annotated[int | None, typer.Option("--n", help="How many records there are, where that is private.")] = None,
+    delta: Annotated[str | None, typer.Option("--delta", help="Compare guarantees as (epsilon, delta).")] = None,
+    despite_guarantees: Annotated[
+        bool, typer.Option("--despite-guarantees", help="Rank plans that do not cost the same.")
+    ] = False,
+    json: Annotated[Path | None, typer.Option("--json", help="Also write the rows as JSON.")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Draw the curves: .png, .pdf or .svg.")] = None,
+) -> None:
+    """Rank a spec's candidates by what their releases would tell; needs no records and spends nothing."""
+    from noisewise.cli.choose import choose_candidates
+
+    choose_candidates(
+        spec, score=score, at=at or [], likelihood=likelihood, seed=seed, n=n, delta=delta,
+        despite_guarantees=despite_guarantees, json=json, plot=plot,
+    )  # fmt: skip
+
+
+@app.command()
 def release(
     spec: SpecFile,
     data: Annotated[Path | None, typer.Option("--data", help="The records: CSV or Parquet.")] = None,
@@ -88,6 +114,74 @@ def demo(
     from noisewise.cli.demo import run
 
     run(out)
+
+
+@app.command()
+def infer(
+    releases: Annotated[list[Path], typer.Argument(help="Release files (JSON).", metavar="RELEASE.json...")],
+    spec: Annotated[Path, typer.Option("--spec", help="The spec file with [population] (TOML).")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for the posterior, its summary, plot and report.")],
+    method: Annotated[str, typer.Option("--method", help="auto, exact, mh, pmmh, mhaar, ...")] = "auto",
+    likelihood: Annotated[str, typer.Option("--likelihood", help="auto, or clt.")] = "auto",
+    draws: Annotated[int, typer.Option("--draws", help="Draws of each chain.")] = 1000,
+    warmup: Annotated[int, typer.Option("--warmup", help="Steps before them.")] = 1000,
+    chains: Annotated[int, typer.Option("--chains", help="Number of chains.")] = 4,
+    seed: Annotated[int | None, typer.Option("--seed", help="The same seed gives the same draws.")] = None,
+    n: Annotated[int | None, typer.Option("--n", help="How many records there are, where that is private.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
+) -> None:
+    """Learn from releases: the posterior of the population's unknowns, with the privacy noise in the model."""
+    from noisewise.cli.infer import infer_releases
+
+    infer_releases(
+        releases, spec, out, method=method, likelihood=likelihood, draws=draws, warmup=warmup, chains=chains,
+        seed=seed, n=n, quiet=quiet,
+    )  # fmt: skip
+
+
+@app.command()
+def calibrate(
+    spec: SpecFile,
+    trials: Annotated[int, typer.Option("--trials", help="How many times the whole line is simulated.")] = 200,
+    method: Annotated[str, typer.Option("--method", help="auto, exact, mh, pmmh, mhaar, naive, ...")] = "auto",
+    likelihood: Annotated[str, typer.Option("--likelihood", help="auto, or clt.")] = "auto",
+    draws: Annotated[int, typer.Option("--draws", help="Posterior draws that are ranked in each trial.")] = 100,
+    seed: Annotated[int | None, typer.Option("--seed", help="The same seed gives the same ranks.")] = None,
+    workers: Annotated[int, typer.Option("--workers", help="Processes; the ranks do not depend on it.")] = 1,
+    n: Annotated[int | None, typer.Option("--n", help="How many records there are, where that is private.")] = None,
+    json: Annotated[Path | None, typer.Option("--json", help="Also write ranks and rows as JSON.")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Draw the ranks: .png, .pdf or .svg.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+) -> None:
+    """Simulate a spec's population and releases many times: do the intervals cover what they claim?"""
+    from noisewise.cli.calibrate import calibrate_spec
+
+    calibrate_spec(
+        spec, method=method, likelihood=likelihood, trials=trials, draws=draws, seed=seed, workers=workers, n=n,
+        json=json, plot=plot, quiet=quiet,
+    )  # fmt: skip
+
+
+@app.command()
+def study(
+    name: Annotated[str | None, typer.Argument(help="The study; without it, all are listed.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="At the paper's scale.")] = False,
+    assignments: Annotated[list[str] | None, typer.Option("--set", help="A setting.", metavar="KEY=VALUE")] = None,
+    json: Annotated[Path | None, typer.Option("--json", help="Also write the rows as JSON.")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Draw the figure: .png, .pdf or .svg.")] = None,
+    seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same rows.")] = 1,
+    data: Annotated[Path | None, typer.Option("--data", help="Folder of real data (else NOISEWISE_DATA).")] = None,
+    workers: Annotated[int, typer.Option("--workers", help="Processes; the rows do not depend on it.")] = 2,
+) -> None:
+    """Redo a table or figure of a paper, beside what it printed."""
+    from noisewise.cli.study import list_studies, run_study
+
+    if name is None:
+        list_studies()
+        return
+    run_study(
+        name, full=full, assignments=assignments or [], json=json, plot=plot, seed=seed, data=data, workers=workers
+    )
 
 
 def main() -> None:

@@ -3,7 +3,9 @@
 [schema]            n or n_max, neighbours, outside, missing, and [schema.columns] with bounds or levels
 [table]             order or key, where parts are used
 [ledger]            limit, for a ledger that does not exist yet
-[release]           statistic, guarantee, and optionally mechanism, weights, part
+[release]           statistic, guarantee, and optionally mechanism, weights, part; [[release]] for several
+[[candidates]]      the same entries, each an alternative to choose from
+[population]        what the analyst believes: a population for each column, as text
 """
 
 from __future__ import annotations
@@ -52,8 +54,28 @@ class Spec:
         return self._within("schema", lambda: schema_from_dict(self._section("schema")))
 
     def plan(self) -> Plan:
-        """The plan of [release]."""
-        return self._within("release", lambda: _plan(self._section("release"), self.schema()))
+        """The one plan of [release]."""
+        plans = self.plans()
+        if len(plans) != 1:
+            raise InvalidSpec(f"{self.path} lists {len(plans)} releases; a release is made from one [release].",
+                              where="release")  # fmt: skip
+        return plans[0]
+
+    def plans(self) -> tuple[Plan, ...]:
+        """The plans of [release], or of every [[release]]: all of one data set."""
+        if not isinstance(self.sections.get("release"), list):
+            self._section("release")
+        return self._listed("release")
+
+    def candidates(self) -> tuple[Plan, ...]:
+        """The plans of [[candidates]]; none where there are none."""
+        return self._listed("candidates") if "candidates" in self.sections else ()
+
+    def population(self) -> Any:
+        """The population of [population]."""
+        from noisewise.populations.text import population_from_spec
+
+        return self._within("population", lambda: population_from_spec(self._section("population")))
 
     def limit(self) -> Guarantee | None:
         """The limit of a new ledger, or None."""
@@ -70,6 +92,12 @@ class Spec:
         if not isinstance(section, Mapping) or set(section) - {"order", "key"}:
             raise InvalidSpec("[table] takes order or key, a column name.", where="table")
         return dict(section)
+
+    def _listed(self, name: str) -> tuple[Plan, ...]:
+        entries = self.sections[name] if isinstance(self.sections[name], list) else [self.sections[name]]
+        if not entries or not all(isinstance(entry, Mapping) for entry in entries):
+            raise InvalidSpec(f"{self.path}: [{name}] needs statistic = ... and guarantee = ... .", where=name)
+        return self._within(name, lambda: tuple(_plan(entry, self.schema()) for entry in entries))
 
     def _section(self, name: str) -> Mapping[str, Any]:
         section = self.sections.get(name)

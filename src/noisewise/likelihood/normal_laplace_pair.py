@@ -16,11 +16,15 @@ covariance in floating point knows 1 - rho^2 only to 1e-16, and so does the resu
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
+from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from noisewise.likelihood import normal_laplace
-from noisewise.likelihood.quadrature import on_panels
+from noisewise.likelihood.compiled import log_density_and_pull
+from noisewise.likelihood.quadrature import gauss_legendre
 
 __all__ = ["log_density"]
 
@@ -29,7 +33,6 @@ LOG_2PI = float(np.log(2 * np.pi))
 FALL = 38.0
 WIDEST = 9.0
 NODES = 20
-MOST_ROWS = 4096
 
 
 def log_density(y: ArrayLike, *, mean: ArrayLike, covariance: ArrayLike, scale: ArrayLike) -> Floats:
@@ -41,9 +44,7 @@ def log_density(y: ArrayLike, *, mean: ArrayLike, covariance: ArrayLike, scale: 
         np.broadcast_to(np.asarray(v, dtype=np.float64), (*rows, 2)).reshape(-1, 2) for v in (y, mean, scale)
     )
     covariance = np.broadcast_to(covariance, (*rows, 2, 2)).reshape(-1, 2, 2)
-    pieces = [slice(start, start + MOST_ROWS) for start in range(0, len(y), MOST_ROWS)]
-    done = [_rows(y[p] - mean[p], covariance[p], scale[p]) for p in pieces]
-    return (np.concatenate(done) if done else np.empty(0)).reshape(rows)
+    return _rows(y - mean, covariance, scale).reshape(rows)
 
 
 def _rows(d: Floats, covariance: Floats, b: Floats) -> Floats:
@@ -61,84 +62,99 @@ def _rows(d: Floats, covariance: Floats, b: Floats) -> Floats:
         rho = np.where(product > 0, np.clip(cross / product, -1, 1), 0.0)
         left = np.where(product > 0, (product - np.abs(cross)) * (product + np.abs(cross)) / np.square(product), 1.0)
         valid = (np.abs(cross) <= product * (1 + 1e-14)) & (b1 > 0) & (b2 > 0)
-        integral = _Integrand(d1, d2, tau1, tau2, b1, b2, rho, np.maximum(left, 0.0)).log_integral()
+        integral = _log_integrals(d1, d2, tau1, tau2, b1, b2, rho, np.maximum(left, 0.0), *gauss_legendre(NODES))
         # A first component that does not vary is Laplace by itself, and so independent of the second.
         apart = normal_laplace.log_density(d1, mean=0.0, variance=0.0, scale=b1)
         apart = apart + normal_laplace.log_density(d2, mean=0.0, variance=np.square(tau2), scale=b2)
         return np.where(valid, np.where(tau1 == 0, apart, integral), np.nan)
 
 
-class _Integrand:
-    """log of phi(c + t) e^{-|delta - t|/beta_1} f(y_2 | c + t), t measured from the peak c of its first two factors."""
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def _log_integrals(
+    d1: Floats, d2: Floats, tau1: Floats, tau2: Floats, b1: Floats, b2: Floats, rho: Floats, left: Floats,
+    nodes: Floats, weights: Floats,
+) -> Floats:  # fmt: skip
+    """log p of each row: where the integrand has its weight, then Gauss-Legendre panels over that."""
+    result = np.empty(d1.size)
+    for k in range(d1.size):
+        if not (tau1[k] > 0 and math.isfinite(d1[k] + d2[k] + tau2[k] + rho[k] + left[k])):
+            result[k] = np.nan
+            continue
+        beta, z = b1[k] / tau1[k], d1[k] / tau1[k]
+        centre = min(max(z, -1 / beta), 1 / beta)
+        slope = rho[k] * tau2[k]
+        row = (beta, centre, z - centre, slope, d2[k] - slope * centre, math.sqrt(left[k]) * tau2[k], b2[k])
+        peak = _peak(row)
+        top = _value(row, peak)[0]
+        low, high = peak - _fall(row, peak, -1.0, top), peak + _fall(row, peak, 1.0, top)
+        edges = _edges(row, peak, low, high)
+        total = 0.0
+        for j in range(edges.size - 1):
+            half = 0.5 * (edges[j + 1] - edges[j])
+            if half > 0:
+                for i in range(nodes.size):
+                    # From the nearer edge: a node close to an edge keeps its distance to that edge.
+                    t = edges[j] + half * (1 + nodes[i]) if nodes[i] < 0 else edges[j + 1] - half * (1 - nodes[i])
+                    total += half * weights[i] * math.exp(_value(row, t)[0] - top)
+        result[k] = math.log(total) + top - 0.5 * centre * centre - 0.5 * LOG_2PI - math.log(2 * b1[k])
+    return result
 
-    def __init__(
-        self,
-        d1: Floats,
-        d2: Floats,
-        tau1: Floats,
-        tau2: Floats,
-        b1: Floats,
-        b2: Floats,
-        rho: Floats,
-        left: Floats,
-    ) -> None:
-        self.beta, self.b1 = b1 / tau1, b1
-        z = d1 / tau1
-        self.centre = np.clip(z, -1 / self.beta, 1 / self.beta)
-        self.delta = z - self.centre
-        self.slope = rho * tau2
-        self.offset = d2 - self.slope * self.centre
-        self.variance, self.b2 = left * np.square(tau2), b2
 
-    def value(self, t: Floats) -> Floats:
-        column = (slice(None), *[None] * (t.ndim - 1))
-        noise = np.abs(self.delta[column] - t) / self.beta[column]
-        normal = -t * (self.centre[column] + 0.5 * t)
-        return normal - noise + self._second(t, column)
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def _value(row: tuple[float, ...], t: float) -> tuple[float, float]:
+    """log of phi(c + t) e^{-|delta - t|/beta_1} f(y_2 | c + t) and its slope; t is measured from the peak c."""
+    beta, centre, delta, slope, offset, sd, b2 = row
+    second, pull = log_density_and_pull(offset - slope * t, sd, b2)
+    value = -t * (centre + 0.5 * t) - abs(delta - t) / beta + second
+    side = 1.0 if delta > t else -1.0 if delta < t else 0.0
+    return value, -(centre + t) + side / beta + slope * pull
 
-    def _second(self, t: Floats, column: tuple[slice | None, ...]) -> Floats:
-        residual = self.offset[column] - self.slope[column] * t
-        return normal_laplace.log_density(residual, mean=0.0, variance=self.variance[column], scale=self.b2[column])
 
-    def _rises(self, t: Floats) -> NDArray[np.bool_]:
-        residual = self.offset - self.slope * t
-        pull, _ = normal_laplace.score(residual, mean=0.0, variance=self.variance, scale=self.b2)
-        return -(self.centre + t) + np.sign(self.delta - t) / self.beta + self.slope * pull > 0
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def _peak(row: tuple[float, ...]) -> float:
+    """Between the peak of the first two factors, t = 0, and that of the third, as far as it can pull."""
+    slope, offset, b2 = row[3], row[4], row[6]
+    if slope == 0.0:
+        return 0.0
+    target = offset / slope
+    reach = min(abs(target), abs(slope) / b2)
+    low, high = (-reach, 0.0) if target < 0 else (0.0, reach)
+    for _ in range(64):
+        middle = 0.5 * (low + high)
+        if _value(row, middle)[1] > 0:
+            low = middle
+        else:
+            high = middle
+        if high - low <= 1e-13 * (abs(low) + abs(high)):
+            break
+    return 0.5 * (low + high)
 
-    def _peak(self) -> Floats:
-        """Between the peak of the first two factors, t = 0, and that of the third, as far as it can pull."""
-        target = np.where(self.slope == 0, 0.0, self.offset / self.slope)
-        reach = np.minimum(np.abs(target), np.abs(self.slope) / self.b2)
-        low, high = np.where(target < 0, -reach, 0.0), np.where(target > 0, reach, 0.0)
-        for _ in range(64):
-            middle = 0.5 * (low + high)
-            rises = self._rises(middle)
-            low, high = np.where(rises, middle, low), np.where(rises, high, middle)
-        return 0.5 * (low + high)
 
-    def _ends(self, peak: Floats) -> tuple[Floats, Floats]:
-        """Where the logarithm has fallen by FALL on either side, from outside."""
-        floor = self.value(peak)[:, None] - FALL
-        sign = np.array([-1.0, 1.0])
-        inner, outer = np.zeros((peak.size, 2)), np.full((peak.size, 2), WIDEST)
-        for _ in range(48):
-            middle = 0.5 * (inner + outer)
-            above = self.value(peak[:, None] + sign * middle) > floor
-            inner, outer = np.where(above, middle, inner), np.where(above, outer, middle)
-        return peak - outer[:, 0], peak + outer[:, 1]
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def _fall(row: tuple[float, ...], peak: float, sign: float, top: float) -> float:
+    """How far from the peak the logarithm has fallen by FALL, from outside."""
+    inner, outer = 0.0, WIDEST
+    for _ in range(48):
+        middle = 0.5 * (inner + outer)
+        if _value(row, peak + sign * middle)[0] > top - FALL:
+            inner = middle
+        else:
+            outer = middle
+        if outer - inner < 0.05 * outer:
+            break
+    return outer
 
-    def log_integral(self) -> Floats:
-        peak = self._peak()
-        low, high = self._ends(peak)
-        width = np.sqrt(self.variance) / np.abs(self.slope)
-        turn = self.variance / self.b2 / np.abs(self.slope)
-        target = self.offset / self.slope
-        marks = [low, high, peak, self.delta, target, 0.5 * (low + peak), 0.5 * (peak + high)]
-        marks += [target + s * turn + m * width for s in (-1, 1) for m in (-6.0, -2.0, 2.0, 6.0)]
-        edges = np.stack([np.where(np.isnan(m), low, m) for m in marks], axis=-1)
-        edges = np.sort(np.clip(edges, low[:, None], high[:, None]), axis=-1)
-        t, weights = on_panels(edges, NODES)
-        top = self.value(peak)
-        total = np.sum(weights * np.exp(self.value(t) - top[:, None, None]), axis=(-2, -1))
-        constant = -0.5 * np.square(self.centre) - 0.5 * LOG_2PI - np.log(2 * self.b1)
-        return np.asarray(np.log(total) + top + constant)
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def _edges(row: tuple[float, ...], peak: float, low: float, high: float) -> Floats:
+    """Panels split at the kink, at the peak, and where f turns from normal to exponential or is nearly a kink."""
+    delta, slope, offset, sd, b2 = row[2], row[3], row[4], row[5], row[6]
+    edges = np.full(15, low)
+    edges[:6] = (low, high, peak, delta, 0.5 * (low + peak), 0.5 * (peak + high))
+    if slope != 0.0:
+        target, turn, width = offset / slope, sd * sd / b2 / abs(slope), sd / abs(slope)
+        edges[6] = target
+        for i, multiple in enumerate((-6.0, -2.0, 2.0, 6.0)):
+            edges[7 + i] = target - turn + multiple * width
+            edges[11 + i] = target + turn + multiple * width
+    return np.sort(np.minimum(np.maximum(edges, low), high))

@@ -38,7 +38,15 @@ class Distribution(Protocol):
         ...
 
     def cdf(self, x: Any, p: Values) -> Array: ...
+    def survival(self, x: Any, p: Values) -> Array:
+        """P(X > x), to full relative accuracy far in the upper tail."""
+        ...
+
     def quantile(self, u: Any, p: Values) -> Array: ...
+    def upper_quantile(self, v: Any, p: Values) -> Array:
+        """x with P(X > x) = v, to full accuracy for tiny v."""
+        ...
+
     def sample(self, rng: np.random.Generator, shape: tuple[int, ...], p: Values) -> Array: ...
     def location_scale(self, p: Values) -> tuple[Array, Array] | None:
         """(loc, scale) with (x - loc)/scale free of parameters, where the family has such a form."""
@@ -82,8 +90,14 @@ class NormalLaw(Continuous):
     def cdf(self, x: Any, p: Values) -> Array:
         return np.asarray(special.ndtr((x - p["mean"]) / self.sd(p)))
 
+    def survival(self, x: Any, p: Values) -> Array:
+        return np.asarray(special.ndtr((p["mean"] - x) / self.sd(p)))
+
     def quantile(self, u: Any, p: Values) -> Array:
         return np.asarray(p["mean"] + self.sd(p) * special.ndtri(u))
+
+    def upper_quantile(self, v: Any, p: Values) -> Array:
+        return np.asarray(p["mean"] - self.sd(p) * special.ndtri(v))
 
     def sample(self, rng: np.random.Generator, shape: tuple[int, ...], p: Values) -> Array:
         return np.asarray(p["mean"] + self.sd(p) * rng.standard_normal(shape))
@@ -114,8 +128,14 @@ class UniformLaw(Continuous):
     def cdf(self, x: Any, p: Values) -> Array:
         return np.asarray(np.clip((x - p["low"]) / self.width(p), 0, 1))
 
+    def survival(self, x: Any, p: Values) -> Array:
+        return np.asarray(np.clip((p["low"] + self.width(p) - x) / self.width(p), 0, 1))
+
     def quantile(self, u: Any, p: Values) -> Array:
         return np.asarray(p["low"] + self.width(p) * np.asarray(u))
+
+    def upper_quantile(self, v: Any, p: Values) -> Array:
+        return np.asarray(p["low"] + self.width(p) * (1 - np.asarray(v)))
 
     def location_scale(self, p: Values) -> tuple[Array, Array] | None:
         return p["low"], self.width(p)
@@ -145,8 +165,14 @@ class GammaLaw(Continuous):
     def cdf(self, x: Any, p: Values) -> Array:
         return np.asarray(special.gammainc(self.shape(p), p["rate"] * np.maximum(x, 0)))
 
+    def survival(self, x: Any, p: Values) -> Array:
+        return np.asarray(special.gammaincc(self.shape(p), p["rate"] * np.maximum(x, 0)))
+
     def quantile(self, u: Any, p: Values) -> Array:
         return np.asarray(special.gammaincinv(self.shape(p), u) / p["rate"])
+
+    def upper_quantile(self, v: Any, p: Values) -> Array:
+        return np.asarray(special.gammainccinv(self.shape(p), v) / p["rate"])
 
     def sample(self, rng: np.random.Generator, shape: tuple[int, ...], p: Values) -> Array:
         return np.asarray(rng.standard_gamma(np.broadcast_to(self.shape(p), shape)) / p["rate"])
@@ -174,8 +200,16 @@ class LogNormalLaw(Continuous):
         log_x = np.log(np.where(positive, x, 1.0))
         return np.asarray(np.where(positive, special.ndtr((log_x - p["log_mean"]) / p["log_sd"]), 0.0))
 
+    def survival(self, x: Any, p: Values) -> Array:
+        positive = np.asarray(x) > 0
+        log_x = np.log(np.where(positive, x, 1.0))
+        return np.asarray(np.where(positive, special.ndtr((p["log_mean"] - log_x) / p["log_sd"]), 1.0))
+
     def quantile(self, u: Any, p: Values) -> Array:
         return np.asarray(np.exp(p["log_mean"] + p["log_sd"] * special.ndtri(u)))
+
+    def upper_quantile(self, v: Any, p: Values) -> Array:
+        return np.asarray(np.exp(p["log_mean"] - p["log_sd"] * special.ndtri(v)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +217,18 @@ class Discrete:
     """What discrete laws share. Abstract."""
 
     is_discrete: ClassVar[bool] = True
+
+    def cdf(self, x: Any, p: Values) -> Array:
+        raise TypeError(f"{type(self).__name__} must give its cdf.")
+
+    def survival(self, x: Any, p: Values) -> Array:
+        return np.asarray(1 - self.cdf(x, p))
+
+    def quantile(self, u: Any, p: Values) -> Array:
+        raise TypeError(f"{type(self).__name__} must give its quantiles.")
+
+    def upper_quantile(self, v: Any, p: Values) -> Array:
+        return self.quantile(1 - np.asarray(v), p)
 
     def location_scale(self, p: Values) -> tuple[Array, Array] | None:
         return None
@@ -270,26 +316,52 @@ class FromScipy:
     __slots__ = ("distribution", "domains", "is_discrete", "name", "standard")
 
     def __init__(self, distribution: Any, *, only_location_scale: bool = False) -> None:
-        frozen_arguments: tuple[Any, ...] = ()
+        args: tuple[Any, ...] = ()
+        kwds: Mapping[str, Any] = {}
         if hasattr(distribution, "dist"):
-            frozen_arguments = (*distribution.args, *distribution.kwds.values())
-            distribution = distribution.dist
+            args, kwds, distribution = distribution.args, distribution.kwds, distribution.dist
         if not hasattr(distribution, "cdf") or not hasattr(distribution, "numargs"):
             raise InvalidArgument("Give a scipy.stats distribution such as stats.weibull_min.", argument="distribution")
         self.distribution = distribution
         self.name = str(distribution.name)
         self.is_discrete = hasattr(distribution, "pmf")
-        self.standard = frozen_arguments
-        shapes = [] if only_location_scale else [s.strip() for s in (distribution.shapes or "").split(",") if s.strip()]
-        if only_location_scale and distribution.numargs != len(frozen_arguments):
-            raise InvalidArgument(f"LocationScale needs the shapes of {self.name} as numbers, as in stats.t(5).",
-                                  argument="base")  # fmt: skip
+        shapes = self._shapes()
+        fixed = {**dict(zip([*shapes, "loc", "scale"], args, strict=False)), **kwds}
+        if not only_location_scale and fixed:
+            raise InvalidArgument(
+                f"Give {self.name} without numbers of its own, and its parameters by name, as in "
+                f"Population(stats.{self.name}, {', '.join(f'{name}=...' for name in fixed)}).",
+                argument="distribution",
+            )
+        if only_location_scale and set(fixed) != set(shapes):
+            raise InvalidArgument(f"LocationScale needs the shapes of {self.name} as numbers, as in stats.t(5), and "
+                                  "neither loc nor scale there.", argument="base")  # fmt: skip
+        self.standard = tuple(fixed[name] for name in shapes) if only_location_scale else ()
+        shapes = [] if only_location_scale else shapes
         location = {"loc": REAL} if self.is_discrete else {"loc": REAL, "scale": POSITIVE}
         self.domains: Mapping[str, Support] = {**dict.fromkeys(shapes, REAL), **location}
 
+    def _shapes(self) -> list[str]:
+        return [s.strip() for s in (self.distribution.shapes or "").split(",") if s.strip()]
+
+    def check(self, known: Values, priors: Values) -> None:
+        """Refuse parameters at which scipy has no density: NaN would otherwise only show deep inside a run."""
+        quantiles = (0.001, 0.05, 0.5, 0.95, 0.999)
+        middle = {**known, **{name: np.asarray([prior.median()]) for name, prior in priors.items()}}
+        for name in self.domains:
+            levels = priors[name].ppf(quantiles) if name in priors else known[name]
+            for level in np.ravel(levels):
+                p = {**middle, name: np.asarray([level])}
+                with np.errstate(all="ignore"):
+                    is_defined = not np.isnan(self.log_density(self.quantile(0.5, p), p)).any()
+                if not is_defined:
+                    reason = ", which its prior allows; choose a prior inside its domain" if name in priors else ""
+                    raise InvalidArgument(
+                        f"scipy's {self.name} has no density (NaN) at {name} = {level:.4g}{reason}.", argument=name
+                    )
+
     def _arguments(self, p: Values) -> dict[str, Any]:
-        shapes = [s.strip() for s in (self.distribution.shapes or "").split(",") if s.strip()]
-        fixed = dict(zip(shapes, self.standard, strict=False))
+        fixed = dict(zip(self._shapes(), self.standard, strict=False))
         return {**fixed, **{name: p[name] for name in self.domains}}
 
     def log_density(self, x: Any, p: Values) -> Array:
@@ -299,8 +371,19 @@ class FromScipy:
     def cdf(self, x: Any, p: Values) -> Array:
         return np.asarray(self.distribution.cdf(x, **self._arguments(p)))
 
+    def survival(self, x: Any, p: Values) -> Array:
+        return np.asarray(self.distribution.sf(x, **self._arguments(p)))
+
     def quantile(self, u: Any, p: Values) -> Array:
-        return np.asarray(self.distribution.ppf(u, **self._arguments(p)))
+        arguments = self._arguments(p)
+        if self.is_discrete:
+            return np.asarray(self.distribution.ppf(u, **arguments))
+        # The standard quantile is taken once for all rows that differ in location and scale alone.
+        loc, scale = arguments.pop("loc"), arguments.pop("scale")
+        return np.asarray(loc + scale * self.distribution.ppf(u, **arguments))
+
+    def upper_quantile(self, v: Any, p: Values) -> Array:
+        return np.asarray(self.distribution.isf(v, **self._arguments(p)))
 
     def sample(self, rng: np.random.Generator, shape: tuple[int, ...], p: Values) -> Array:
         return np.asarray(self.distribution.rvs(**self._arguments(p), size=shape, random_state=rng), dtype=float)

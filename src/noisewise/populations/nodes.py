@@ -12,7 +12,7 @@ Discrete populations are enumerated.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -24,11 +24,24 @@ from noisewise.populations.population import Population
 from noisewise.schema import Bounded, Schema
 from noisewise.statistics.feature import Feature
 
-TAILS = (1e-15, 1e-12, 1e-9, 1e-6, 1e-4, 1e-3, 0.01, 0.05, 0.15, 0.3, 0.5)
-CUTS = np.array([*TAILS, *(1 - t for t in reversed(TAILS[:-1]))])
-PER_PANEL = 14
 MOST_POINTS = 200_000
-GAUSS_X, GAUSS_W = np.polynomial.legendre.leggauss(PER_PANEL)
+Kinks = Sequence[float] | Array  # shared by all rows (m,), or one row each (K, m)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Where the inside is cut (quantiles of the population) and the Gauss-Legendre rule of each panel."""
+
+    tails: tuple[float, ...]
+    per_panel: int
+
+    @property
+    def cuts(self) -> Array:
+        return np.array([*self.tails, *(1 - t for t in reversed(self.tails[:-1]))])
+
+
+FINE = Rule((1e-15, 1e-12, 1e-9, 1e-6, 1e-4, 1e-3, 0.01, 0.05, 0.15, 0.3, 0.5), 14)
+COARSE = Rule((1e-11, 1e-7, 1e-4, 0.01, 0.15, 0.5), 9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +55,47 @@ class Nodes:
         """E of values (K, M)."""
         return np.asarray((self.weight * values).sum(axis=-1))
 
+    def moments(self, values: Array) -> tuple[Array, Array]:
+        """Mean (K, d) and covariance (K, d, d) of values (K, M, d)."""
+        mean = np.einsum("km,kmd->kd", self.weight, values)
+        centred = values - mean[:, None, :]
+        return mean, np.einsum("kmd,kme->kde", self.weight[:, :, None] * centred, centred)
 
-def record_nodes(population: Population, schema: Schema, column: str, theta: Theta, kinks: Sequence[float]) -> Nodes:
-    """The law of one record of a column after the schema's clamp or truncation."""
+
+def record_nodes(
+    population: Population, schema: Schema, column: str, theta: Theta, kinks: Kinks, *, coarse: bool = False
+) -> Nodes:
+    """The law of one record of a column after the schema's clamp or truncation; `coarse` for grids of columns."""
     entry = schema.column(column)
     if not isinstance(entry, Bounded):
         return _enumerated(population, np.arange(len(entry), dtype=float), theta, None)
     if population.is_discrete:
         return _enumerated(population, _lattice(population, theta), theta, (entry, schema.outside))
-    return _quadrature(population, entry, schema.outside, theta, kinks)
+    nodes = quadrature_nodes(population, entry, schema.outside, theta, kinks, coarse=coarse)
+    if np.isnan(nodes.weight).all() and not np.isnan(population.log_density([entry.low], theta)).any():
+        raise InvalidArgument(
+            "This population puts no mass inside the declared bounds, so it cannot have produced records that were "
+            "all inside them (outside='refuse').",
+            argument="population",
+        )
+    return nodes
+
+
+def quantile_inside(population: Population, entry: Bounded, u: Array, theta: Theta) -> Array:
+    """Quantiles (K, M) of the population truncated to the bounds, for u (M,) or (K, M); NaN where it has no mass there.
+
+    Where the mass is too small for a double (beyond 38 standard deviations) the nodes' own distribution is inverted.
+    """
+    x = population.quantile_between(entry.low, entry.high, u, theta)
+    lost = np.flatnonzero(np.isnan(x).all(axis=1))
+    if population.is_discrete or not len(lost):
+        return x
+    rows = {name: np.asarray(value)[lost] for name, value in theta.items()}
+    nodes = quadrature_nodes(population, entry, "refuse", rows, ())
+    for k, points, weight in zip(lost, nodes.x, nodes.weight, strict=True):
+        upto = np.cumsum(weight) - weight / 2
+        x[k] = np.interp(u if np.ndim(u) == 1 else u[k], upto, points)
+    return x
 
 
 def feature_moments(
@@ -60,9 +105,7 @@ def feature_moments(
     column = only_column(features)
     nodes = record_nodes(population, schema, column, theta, kinks_of(tuple(features), schema, column))
     values = np.stack([np.broadcast_to(f.value({column: nodes.x}, schema), nodes.x.shape) for f in features], axis=-1)
-    mean = np.einsum("km,kmd->kd", nodes.weight, values)
-    centred = values - mean[:, None, :]
-    return mean, np.einsum("km,kmd,kme->kde", nodes.weight, centred, centred)
+    return nodes.moments(values)
 
 
 def only_column(features: Sequence[Feature]) -> str:
@@ -84,64 +127,122 @@ def kinks_of(features: tuple[Feature, ...], schema: Schema, column: str) -> tupl
         return ()
     grid = np.linspace(entry.low, entry.high, 2049)
     kinks: set[float] = set()
+    for inner, edge in bends_of(features):
+        kinks |= crossings(_excess(inner, edge, schema, column), grid)
     for feature in features:
         for node in feature.nodes():
-            if node.operation in ("clip", "between", "absolute"):
-                inner, edges = node.arguments[0], node.arguments[1:] or (0.0,)
-                for edge in edges:
-                    kinks |= _crossings(inner, float(edge), grid, schema, column)
-            elif node.operation == "power" and node.arguments[1].denominator != 1:
+            if node.operation == "power" and node.arguments[1].denominator != 1:
                 # A root has an infinite slope at 0: panels shrink towards it, so that each sees a smooth piece.
                 base = node.arguments[0]
                 while base.operation == "absolute":
                     base = base.arguments[0]
-                zeros = _crossings(base, 0.0, grid, schema, column)
+                zeros = crossings(_excess(base, 0.0, schema, column), grid)
                 kinks |= {zero + sign * (entry.high - entry.low) * 4.0**-k
                           for zero in zeros for sign in (-1, 0, 1) for k in range(1, 24)}  # fmt: skip
     return tuple(sorted(k for k in kinks if entry.low < k < entry.high))
 
 
-def _crossings(inner: Feature, edge: float, grid: Array, schema: Schema, column: str) -> set[float]:
-    def excess(x: Array) -> Array:
-        return np.broadcast_to(np.asarray(inner.value({column: x}, schema), dtype=float), x.shape) - edge
+def bends_of(features: Sequence[Feature]) -> list[tuple[Feature, float]]:
+    """The pairs (f, edge) at which a clip, an indicator, an absolute value or a shortening inside features switches."""
+    bends: dict[tuple[Feature, float], None] = {}
+    for feature in features:
+        for node in feature.nodes():
+            if node.operation in ("clip", "between", "absolute"):
+                bends.update(dict.fromkeys((node.arguments[0], float(edge)) for edge in node.arguments[1:] or (0.0,)))
+            elif node.operation == "shrunk":
+                _, radius, *row = node.arguments
+                squares = [entry**2 for entry in row]
+                bends[sum(squares[1:], start=squares[0]), float(radius) ** 2] = None
+    return list(bends)
 
+
+def _excess(inner: Feature, edge: float, schema: Schema, column: str) -> Callable[[Array], Array]:
+    """f - edge as a function of the column."""
+    return lambda x: np.broadcast_to(np.asarray(inner.value({column: x}, schema), dtype=float), x.shape) - edge
+
+
+def crossings(excess: Callable[[Array], Array], grid: Array) -> set[float]:
+    """Where a function changes sign: the first double on the far side, for every change that the grid sees."""
     values = excess(grid)
     found = set(grid[values == 0].tolist())
-    for k in np.flatnonzero(values[:-1] * values[1:] < 0):
-        low, high = grid[k], grid[k + 1]
-        for _ in range(60):
-            middle = (low + high) / 2
-            low, high = (middle, high) if excess(np.array([middle]))[0] * values[k] > 0 else (low, middle)
-        found.add(float(high))
-    return found
+    places = np.flatnonzero(values[:-1] * values[1:] < 0)
+    low, high, start = grid[places], grid[places + 1], np.sign(values[places])
+    for _ in range(60):
+        middle = (low + high) / 2
+        before = excess(middle) * start > 0
+        low, high = np.where(before, middle, low), np.where(before, high, middle)
+    return found | set(high.tolist())
 
 
-def _quadrature(population: Population, entry: Bounded, outside: str, theta: Theta, kinks: Sequence[float]) -> Nodes:
-    low, high = entry.low, entry.high
-    cuts = np.clip(np.nan_to_num(population.quantile(CUTS, theta), nan=low), low, high)
-    fixed = np.broadcast_to([low, *kinks, high], (len(cuts), len(kinks) + 2))
-    edges = np.sort(np.concatenate([cuts, fixed], axis=1), axis=1)
+@lru_cache
+def _gauss(order: int) -> tuple[Array, Array]:
+    nodes, weights = np.polynomial.legendre.leggauss(order)
+    return np.asarray(nodes), np.asarray(weights)
+
+
+def turning_points(feature: Feature, grid: Array, schema: Schema, column: str) -> Array:
+    """Where a feature turns from rising to falling or back, by golden sections between neighbours on the grid."""
+
+    def height(x: Array) -> Array:
+        return np.broadcast_to(np.asarray(feature.value({column: x}, schema), dtype=float), x.shape)
+
+    rise = np.sign(np.diff(height(grid)))
+    tops = np.flatnonzero(rise[:-1] * rise[1:] < 0) + 1
+    low, high, up = grid[tops - 1], grid[tops + 1], rise[tops - 1]
+    for _ in range(60):
+        a, b = high - 0.6180339887498949 * (high - low), low + 0.6180339887498949 * (high - low)
+        left = up * height(a) > up * height(b)
+        low, high = np.where(left, low, a), np.where(left, b, high)
+    return np.asarray((low + high) / 2)
+
+
+def quadrature_nodes(
+    population: Population, entry: Bounded, outside: str, theta: Theta, kinks: Kinks, *, coarse: bool = False
+) -> Nodes:
+    """Nodes of a continuous record between bounds, with the clamp's atoms or truncated."""
+    low, high, rule = entry.low, entry.high, COARSE if coarse else FINE
+    cuts = np.clip(np.nan_to_num(population.quantile(rule.cuts, theta), nan=low), low, high)
+    mass = population.between([low], [high], theta)
+    if outside == "refuse" and np.any(mass < 1e-9):
+        # A law that lies almost wholly outside leaves a steep slope at one bound: panels shrink towards both.
+        graded = (high - low) * 4.0 ** -np.arange(1, 25)
+        kinks = np.concatenate([_as_rows(kinks), [low + graded], [high - graded]], axis=1)
+    fixed = _as_rows(kinks)
+    rows = max(len(cuts), len(fixed), len(mass))
+    edges = np.concatenate([np.broadcast_to(e, (rows, e.shape[1])) for e in (cuts, fixed, np.array([[low, high]]))], 1)
+    edges = np.sort(edges, axis=1)
+    unit, unit_weight = _gauss(rule.per_panel)
     half = np.diff(edges, axis=1)[..., None] / 2
-    x = (edges[:, :-1, None] + half + half * GAUSS_X).reshape(len(edges), -1)
-    with np.errstate(under="ignore"):
-        density = np.exp(population.log_density(x, theta))
-    inside = (half * GAUSS_W).reshape(len(edges), -1) * density
+    x = (edges[:, :-1, None] + half + half * unit).reshape(rows, -1)
+    width = (half * unit_weight).reshape(rows, -1)
+    log_density = population.log_density(x, theta)
     if outside == "refuse":
-        mass = inside.sum(axis=1, keepdims=True)
-        if np.any(mass < 1e-12):
-            raise InvalidArgument(
-                "Under some parameters this population puts no mass inside the declared bounds, so it cannot have "
-                "produced records that were all inside them (outside='refuse').",
-                argument="population",
-            )
-        return Nodes(x, inside / mass)
-    ends = np.concatenate([population.cdf([low], theta), 1 - population.cdf([high], theta)], axis=1)
-    rows = len(edges)
-    ends = np.broadcast_to(ends, (rows, 2))
+        return _truncated(x, width, log_density)
+    with np.errstate(under="ignore"):
+        inside = width * np.exp(log_density)
+    ends = np.broadcast_to(population.between([-np.inf, high], [low, np.inf], theta), (rows, 2))
     points = np.concatenate([x, np.broadcast_to([low, high], (rows, 2))], axis=1)
     weight = np.concatenate([inside, ends], axis=1)
     # The quadrature of a density is exact to rounding; what little is missing is shared out so that weights sum to 1.
     return Nodes(points, weight / weight.sum(axis=1, keepdims=True))
+
+
+def _truncated(x: Array, width: Array, log_density: Array) -> Nodes:
+    """Weights given that the record is inside, relative to the largest density: however small the mass, rows sum to 1.
+
+    A row under which no record can be inside has no such law: its weights are NaN.
+    """
+    largest = np.where(width > 0, log_density, -np.inf).max(axis=1, keepdims=True)
+    possible = np.isfinite(largest)
+    with np.errstate(under="ignore"):
+        inside = width * np.exp(log_density - np.where(possible, largest, 0.0))
+    total = np.where(possible, inside.sum(axis=1, keepdims=True), np.nan)
+    return Nodes(x, inside / total)
+
+
+def _as_rows(kinks: Kinks) -> Array:
+    """Kinks (m,) shared by all rows, or a row each (K, m), as (1 or K, m)."""
+    return np.atleast_2d(np.asarray(kinks, dtype=float))
 
 
 def _enumerated(population: Population, points: Array, theta: Theta, cleaned: tuple[Bounded, str] | None) -> Nodes:
@@ -152,7 +253,8 @@ def _enumerated(population: Population, points: Array, theta: Theta, cleaned: tu
         if outside == "refuse":
             weight = np.where((x >= entry.low) & (x <= entry.high), weight, 0.0)
         x = np.clip(x, entry.low, entry.high)
-    return Nodes(np.asarray(x, dtype=float), weight / weight.sum(axis=1, keepdims=True))
+    total = weight.sum(axis=1, keepdims=True)
+    return Nodes(np.asarray(x, dtype=float), weight / np.where(total > 0, total, np.nan))
 
 
 def _lattice(population: Population, theta: Theta) -> Array:

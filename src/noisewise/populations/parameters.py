@@ -36,6 +36,11 @@ class Support:
         return f"the simplex of {self.size}" if self.size is not None else f"({self.low:g}, {self.high:g})"
 
 
+def rows_of(theta: Theta) -> int:
+    """K: how many parameter values theta holds; 1 where nothing is unknown."""
+    return max((len(value) for value in theta.values()), default=1)
+
+
 REAL, POSITIVE, UNIT = Support(), Support(low=0.0), Support(low=0.0, high=1.0)
 
 
@@ -59,7 +64,7 @@ class Parameters:
 
     def log_prior(self, theta: Theta) -> Array:
         """The log-density of the prior at each row of theta; -inf outside its support."""
-        total: Array = np.zeros(len(next(iter(theta.values()))))
+        total: Array = np.zeros(rows_of(theta))
         for name, prior in self.priors.items():
             value = np.asarray(theta[name], dtype=float)
             total = total + (prior.logpdf(value) if self.supports[name].size is None else _dirichlet(prior, value))
@@ -133,13 +138,18 @@ def _prior_support(prior: Any, name: str, domain: Support) -> Support:
     if not hasattr(prior, "support"):
         raise InvalidArgument(f"The prior of {name} must be one-dimensional.", argument=name)
     with np.errstate(all="ignore"):
-        low, high = (float(end) for end in prior.support())
-        middle = prior.logpdf(prior.median()) if low < high else math.nan
-        reached = prior.cdf(high)
-    if not math.isfinite(float(np.asarray(middle))) or not float(reached) > 0.999:
+        ends = prior.support()
+        if np.ndim(ends[0]):
+            raise InvalidArgument(f"The prior of {name} must be one-dimensional, not {np.size(ends[0])} distributions.",
+                                  argument=name)  # fmt: skip
+        _check_own_numbers(prior, name)
+        low, high = map(float, ends)
+        middle = float(prior.logpdf(prior.median())) if low < high else math.nan
+        reached = float(prior.cdf(high))
+    if not math.isfinite(middle) or not reached > 0.999:
         raise InvalidArgument(
-            f"The prior of {name} is not a proper distribution. With a flat prior on an infinite range the posterior "
-            "would not exist, because noise alone can explain any release; use a wide but proper one.",
+            f"The prior of {name} is not a proper distribution: its density is not finite at its median, or does not "
+            "integrate to 1.",
             argument=name,
         )
     support = Support(low, high)
@@ -152,13 +162,33 @@ def _prior_support(prior: Any, name: str, domain: Support) -> Support:
     return support
 
 
+def _check_own_numbers(prior: Any, name: str) -> None:
+    """Refuse an infinite location or scale (a flat prior in disguise), and numbers that the prior does not take."""
+    shown = f"{prior.dist.name}({', '.join([*map(str, prior.args), *(f'{k}={v}' for k, v in prior.kwds.items())])})"
+    place = [*prior.args[prior.dist.numargs :], *(prior.kwds[key] for key in ("loc", "scale") if key in prior.kwds)]
+    if np.isinf(np.asarray(place, dtype=float)).any():
+        raise InvalidArgument(
+            f"The prior of {name}, {shown}, is flat on an infinite range, which is not a proper distribution. The "
+            "posterior would not exist, because noise alone can explain any release; use a wide but proper prior.",
+            argument=name,
+        )
+    if np.isnan(prior.support()).any():
+        raise InvalidArgument(
+            f"The prior of {name}, {shown}, is not a proper distribution: scipy.stats does not define it at these "
+            "numbers (a scale must be positive, for instance).",
+            argument=name,
+        )
+
+
 def _number(value: object, name: str, domain: Support) -> Array:
     if domain.size is not None:
         vector = np.asarray(value, dtype=float) if not isinstance(value, str) else np.array([])
         if vector.ndim != 1 or vector.size < 2 or not np.all(vector > 0) or abs(vector.sum() - 1) > 1e-9:
             raise InvalidArgument(f"{name} must list probabilities that sum to 1, or be stats.dirichlet([...]).",
                                   argument=name)  # fmt: skip
-        return np.asarray((vector / vector.sum())[None, :])
+        # Probabilities that sum to 1 up to rounding are kept to the bit, so that they can be written and read again.
+        is_whole = abs(vector.sum() - 1) <= 4e-16 * vector.size
+        return np.asarray((vector if is_whole else vector / vector.sum())[None, :])
     if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
         raise InvalidArgument(
             f"{name} = {value!r:.60}: give a finite number if you know it, or a frozen scipy.stats distribution.",

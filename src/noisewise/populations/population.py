@@ -9,9 +9,9 @@ its columns. Nothing here has seen a record: a population is what the analyst be
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -27,7 +27,36 @@ from noisewise.populations.distribution import (
     PoissonLaw,
     UniformLaw,
 )
-from noisewise.populations.parameters import Array, Parameters, Support, Theta, read_parameters
+from noisewise.populations.parameters import Array, Parameters, Support, Theta, read_parameters, rows_of
+
+
+class AnyPopulation(Protocol):
+    """What inference needs of a population of one or several columns: unknowns, their prior, and a law a column."""
+
+    @property
+    def free(self) -> tuple[str, ...]:
+        """The unknown parameters, by name."""
+        ...
+
+    @property
+    def supports(self) -> Mapping[str, Support]:
+        """Where each unknown parameter lives, by its prior."""
+        ...
+
+    @property
+    def columns(self) -> Collection[str]:
+        """The columns it describes, by name; none where it describes whichever one column a release uses."""
+        ...
+
+    def log_prior(self, theta: Theta) -> Array: ...
+    def sample_prior(self, rng: np.random.Generator, count: int) -> dict[str, Array]: ...
+    def marginal(self, column: str) -> Population:
+        """The law of one column by itself."""
+        ...
+
+    def theta_of(self, column: str, theta: Theta) -> Theta:
+        """The parameters of that law."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
@@ -36,6 +65,7 @@ class Population:
 
     distribution: Distribution
     parameters: Parameters
+    column: str | None
 
     def __init__(self, distribution: Any, *, prior: object = None, **parameters: object) -> None:
         is_own = hasattr(distribution, "domains") and hasattr(distribution, "log_density")
@@ -45,6 +75,9 @@ class Population:
         joint = ("mean", "variance") if isinstance(law, NormalLaw) else ()
         object.__setattr__(self, "distribution", law)
         object.__setattr__(self, "parameters", read_parameters(parameters, law.domains, prior, joint))
+        object.__setattr__(self, "column", None)
+        if isinstance(law, FromScipy):
+            law.check(self.parameters.known, self.parameters.priors)
 
     @property
     def free(self) -> tuple[str, ...]:
@@ -73,14 +106,58 @@ class Population:
     def cdf(self, x: Any, theta: Theta) -> Array:
         return self.distribution.cdf(np.asarray(x, dtype=float), self.values(theta))
 
+    def between(self, low: Any, high: Any, theta: Theta) -> Array:
+        """P(low < X <= high), (K, M), from whichever tail is nearer: no cancellation in the upper one."""
+        p = self.values(theta)
+        a, b = (np.asarray(end, dtype=float) for end in (low, high))
+        below, above = self.distribution.cdf(a, p), self.distribution.survival(a, p)
+        from_below, from_above = self.distribution.cdf(b, p) - below, above - self.distribution.survival(b, p)
+        return np.maximum(np.where(below < above, from_below, from_above), 0.0)
+
     def quantile(self, u: Any, theta: Theta) -> Array:
         """The base-draw map phi_theta(u): uniform base draws u (M,) or (K, M) to records (K, M)."""
         return self.distribution.quantile(np.asarray(u, dtype=float), self.values(theta))
 
+    def quantile_between(self, low: float, high: float, u: Any, theta: Theta) -> Array:
+        """Quantiles of the law given low <= X <= high, from the nearer tail; NaN where it has no mass there."""
+        p, u = self.values(theta), np.asarray(u, dtype=float)
+        before = np.array([np.nextafter(low, -np.inf)])
+        below, above = self.distribution.cdf(before, p), self.distribution.survival(before, p)
+        mass = self.between(before, [high], theta)
+        with np.errstate(invalid="ignore"):
+            x = np.where(below < above, self.distribution.quantile(np.minimum(below + u * mass, 1.0), p),
+                         self.distribution.upper_quantile(np.clip(above - u * mass, 0.0, 1.0), p))  # fmt: skip
+        return np.where(mass > 0, np.clip(x, low, high), np.nan)
+
     def sample(self, rng: np.random.Generator, n: int, theta: Theta) -> Array:
         """n records for each row of theta: (K, n)."""
-        rows = max(len(value) for value in self.parameters.full(theta).values())
-        return self.distribution.sample(rng, (rows, n), self.values(theta))
+        return self.distribution.sample(rng, (rows_of(theta), n), self.values(theta))
+
+    @property
+    def columns(self) -> Collection[str]:
+        """The column it was named for; none where it describes whichever one column a release uses."""
+        return () if self.column is None else (self.column,)
+
+    def named(self, column: str) -> Population:
+        """The same population, of this column only."""
+        copy = object.__new__(Population)
+        for field, value in (("distribution", self.distribution), ("parameters", self.parameters), ("column", column)):
+            object.__setattr__(copy, field, value)
+        return copy
+
+    def marginal(self, column: str) -> Population:
+        return self
+
+    def theta_of(self, column: str, theta: Theta) -> Theta:
+        return theta
+
+    def log_prior(self, theta: Theta) -> Array:
+        """The log-density of the prior at each row of theta."""
+        return self.parameters.log_prior(theta)
+
+    def sample_prior(self, rng: np.random.Generator, count: int) -> dict[str, Array]:
+        """`count` draws of the unknown parameters from the prior."""
+        return self.parameters.sample(rng, count)
 
     def score(self, x: Any, theta: Theta) -> dict[str, Array]:
         """d log p(x | theta) / d theta for each scalar unknown, closed for the normal, else by central differences."""
@@ -159,7 +236,7 @@ class Joint:
 
     columns: Mapping[str, Population]
 
-    def __init__(self, **columns: Population) -> None:
+    def __init__(self, /, **columns: Population) -> None:
         if not columns:
             raise InvalidArgument(
                 "Joint needs at least one column, as in Joint(income=Normal(...)).", argument="columns"
@@ -179,21 +256,27 @@ class Joint:
         return {f"{column}.{name}": support for column, population in self.columns.items()
                 for name, support in population.supports.items()}  # fmt: skip
 
-    def theta_of(self, column: str, theta: Theta) -> dict[str, Array]:
+    def marginal(self, column: str) -> Population:
+        return self.columns[column]
+
+    def theta_of(self, column: str, theta: Theta) -> Theta:
         """The parameters of one column."""
         return {name: theta[f"{column}.{name}"] for name in self.columns[column].free}
 
     def log_prior(self, theta: Theta) -> Array:
-        parts = [p.parameters.log_prior(self.theta_of(c, theta)) for c, p in self.columns.items() if p.free]
-        return np.asarray(np.sum(parts, axis=0))
+        parts = [p.log_prior(self.theta_of(c, theta)) for c, p in self.columns.items() if p.free]
+        return np.asarray(np.sum([np.zeros(rows_of(theta)), *parts], axis=0))
 
     def sample_prior(self, rng: np.random.Generator, count: int) -> dict[str, Array]:
         drawn = {}
         for column, population in self.columns.items():
-            for name, value in population.parameters.sample(rng, count).items():
+            for name, value in population.sample_prior(rng, count).items():
                 drawn[f"{column}.{name}"] = value
         return drawn
 
     def sample(self, rng: np.random.Generator, n: int, theta: Theta) -> dict[str, Array]:
         """n records for each row of theta, by column."""
-        return {c: p.sample(rng, n, self.theta_of(c, theta)) for c, p in self.columns.items()}
+        shape = (rows_of(theta), n)
+        return {
+            c: p.distribution.sample(rng, shape, p.values(self.theta_of(c, theta))) for c, p in self.columns.items()
+        }

@@ -180,7 +180,7 @@ class TruncatedSum(FeatureSums):
         kept = as_feature(self.column).between(self.low, self.high)
         # Clip inside as well: outside the window the product is 0, so this only tightens the declared range.
         inside = as_feature(self.column).clip(self.low, self.high)
-        return checked_row(tuple(_with_column(f, self.column, inside) * kept for f in self.features), schema)
+        return checked_row(tuple(with_column(f, self.column, inside) * kept for f in self.features), schema)
 
     def labels(self, schema: Schema) -> tuple[str, ...]:
         window = f"{number_text(self.low)} <= {self.column} <= {number_text(self.high)}"
@@ -231,9 +231,9 @@ def _is_condition(feature: Feature) -> bool:
     return feature.operation in ("between", "equals")
 
 
-def _with_column(feature: Feature, name: str, replacement: Feature) -> Feature:
+def with_column(feature: Feature, name: str, replacement: Feature) -> Feature:
     """The feature with one column replaced by another feature."""
     if feature == as_feature(name):
         return replacement
-    arguments = tuple(_with_column(a, name, replacement) if isinstance(a, Feature) else a for a in feature.arguments)
+    arguments = tuple(with_column(a, name, replacement) if isinstance(a, Feature) else a for a in feature.arguments)
     return Feature(feature.operation, arguments)

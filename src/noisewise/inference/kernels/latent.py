@@ -17,7 +17,7 @@ density, however heavy its tails. Infinite noise variance (Cauchy) gives D^-1 = 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeGuard
 
 import numpy as np
 
@@ -56,6 +56,11 @@ class SequentialLatent(Protocol):
     def n(self) -> int: ...
     def base(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Floats: ...  # (*shape, n)
     def log_noise(self, z: Floats, position: Floats) -> Floats: ...  # (K, N, n)
+
+
+def is_batch(latent: object) -> TypeGuard[BatchLatent]:
+    """True for a statistic with moments, which is proposed from its own law; false for base draws."""
+    return hasattr(latent, "moments")
 
 
 class Normal(NamedTuple):

@@ -9,12 +9,14 @@ The posterior of theta is exact for every N; a lucky Z makes the chain stick, th
 The first share of the particles is drawn from f(.|theta'), the rest from the normal fit, and every weight has the
 whole mixture q in its denominator (the balance heuristic, Veach & Guibas 1995): unbiased, since
     sum_c (N_c/N) q_c = q,   and bounded by sup g / share (see `latent`).
+For order statistics and local answers the particles are base draws z ~ mu, and the estimate is the mean of
+h(y|z_j, theta'), a product of such means over local answers.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,7 +32,14 @@ from noisewise.inference.kernels import (
     joint,
     log_mean_exp,
 )
-from noisewise.inference.kernels.latent import BatchLatent, Mixture, checked_share, given_noise, normal
+from noisewise.inference.kernels.latent import (
+    BatchLatent,
+    Mixture,
+    checked_share,
+    given_noise,
+    is_batch,
+    normal,
+)
 
 
 class PseudoMarginalState(NamedTuple):
@@ -44,7 +53,7 @@ class PseudoMarginal:
 
     target: Target
     walk: Walk
-    latent: BatchLatent
+    latent: Any  # a BatchLatent, a RecordsLatent or a SequentialLatent
     n_particles: int = 20
     share: float = 0.5
 
@@ -63,15 +72,21 @@ class PseudoMarginal:
 
     @np.errstate(invalid="ignore")
     def init(self, rng: np.random.Generator, position: Floats) -> PseudoMarginalState:
-        normals = rng.standard_normal((len(position), self.n_particles, self.latent.size))
-        log_likelihood = log_estimate(self.latent, position, normals, self.share)
-        return PseudoMarginalState(position, joint(self.target.log_prior(position), log_likelihood))
+        return PseudoMarginalState(position, joint(self.target.log_prior(position), self._estimate(rng, position)))
 
     @np.errstate(invalid="ignore")
     def step(self, rng: np.random.Generator, state: PseudoMarginalState) -> tuple[PseudoMarginalState, Info]:
         proposal = self.init(rng, self.walk.propose(rng, state.position))  # fresh u ~ q_theta'
         info = decide(rng, proposal.log_density - state.log_density)
         return choose(info.accepted, proposal, state), info
+
+    def _estimate(self, rng: np.random.Generator, position: Floats) -> Floats:
+        if is_batch(self.latent):
+            normals = rng.standard_normal((len(position), self.n_particles, self.latent.size))
+            return log_estimate(self.latent, position, normals, self.share)
+        base = self.latent.base(rng, (len(position), self.n_particles))
+        means = log_mean_exp(np.asarray(self.latent.log_noise(base, position)))  # (K,), or (K, n) for local answers
+        return means if means.ndim == 1 else np.asarray(means.sum(axis=1))
 
 
 def log_estimate(latent: BatchLatent, position: Floats, normals: Floats, share: float) -> Floats:

@@ -1,0 +1,64 @@
+"""A plan as a release whose value is not known yet, so that the models of `likelihood` can be asked about its law.
+
+Only what does not depend on the value may be asked of such a model: moments, noise, the density of other values. It is
+marked as simulated and never leaves this room.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.exact import integer
+from noisewise.plan import Plan
+from noisewise.release import Release
+from noisewise.schema import Schema
+from noisewise.statistics import Moments, Records, SmallestEigenvalue
+from noisewise.statistics.order import Quantile
+
+
+def blank_release(plan: Plan) -> Release:
+    """The release of a plan with zeros for a value; of local answers, that of one record."""
+    return Release.of(
+        _of_one_record(plan) if isinstance(plan.statistic, Records) else plan,
+        [0] * (1 if isinstance(plan.statistic, Records) else len(plan.statistic.labels(plan.part_schema))),
+        dataset="not-released",
+        ledger_head=None,
+        simulated=True,
+    )
+
+
+def checked_plan(plan: object) -> Plan:
+    """A plan whose release tells about a population."""
+    if not isinstance(plan, Plan):
+        raise InvalidArgument(
+            f"plan = {plan!r:.60}: make one with plan(statistic, schema, guarantee=...).", argument="plan"
+        )
+    if isinstance(plan.statistic, Quantile):
+        raise Unsupported(f"{plan.statistic} came through the exponential mechanism, which serves to set bounds only.")
+    if isinstance(plan.statistic, Moments | SmallestEigenvalue):
+        raise Unsupported(f"A release of {plan.statistic.kind} is for a regression model, not for a population.")
+    return plan
+
+
+def record_count(schema: Schema, n: object) -> int:
+    """The number of records: public under change-one, else as stated."""
+    if schema.is_change_one:
+        if n is not None and n != schema.n:
+            raise InvalidArgument(f"n is public and fixed here ({schema.n}); leave n= out.", argument="n")
+        return schema.largest_n
+    if n is None:
+        raise InvalidArgument(
+            "Under add-remove the number of records is private. State the n you assume, as in "
+            "information(..., n=4000).",
+            argument="n",
+        )
+    return integer(n, "n", minimum=1, maximum=schema.largest_n)
+
+
+def _of_one_record(plan: Plan) -> Plan:
+    """The same question to one person: the law of a local answer does not depend on how many are asked."""
+    schema = plan.part_schema
+    size = {"n": 1} if schema.is_change_one else {"n_max": 1}
+    one = Schema(schema.columns, neighbours=schema.neighbours, outside=schema.outside, missing=schema.missing, **size)
+    return replace(plan, schema=one, part=None)

@@ -1,0 +1,258 @@
+"""How precise an answer will be: the posterior's standard deviation, predicted before any record is touched.
+
+    sd_j^2 = E_theta[ (F(theta) + Sigma^-1)^-1 ]_jj,
+F the information of the plan's release, Sigma the covariance of what is believed before, theta from the prior, from a
+posterior, or as given. It is what the normal approximation of the posterior says (Bernstein & von Mises), so it is
+right where a release is informative and its law near normal: many records, noise below their own sampling spread. One
+Laplace noise that dominates leaves a posterior up to sqrt(2) wider (variance 2b^2, where F = 1/b^2), a Cauchy noise a
+wider one still. `simulated_sd` runs the whole line instead, and says what it really is.
+
+    epsilon_for     the smallest budget that is predicted to reach a precision
+Precision against budget and n, for several candidates: `curve.design_curve`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from decimal import ROUND_CEILING, Context
+from fractions import Fraction
+from itertools import pairwise
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from noisewise.design.belief import Belief, believe
+from noisewise.design.blank import checked_plan
+from noisewise.design.information import engine_for
+from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.exact import integer
+from noisewise.inference.progress import shown
+from noisewise.plan import Plan, plan
+from noisewise.populations.parameters import Array
+from noisewise.privacy.guarantee import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
+from noisewise.schema import Schema
+from noisewise.statistics import Statistic
+from noisewise.statistics.order import OrderStatistic
+
+KINDS = ("pure", "approx", "zcdp", "gdp")
+LEAST, MOST, FACTOR = 1e-4, 1e3, 10.0
+CLOSE = 1.003  # the search ends when its ends are this near
+STEADY = 1.05  # a predicted sd that rises by more than this with the budget is not to be searched
+FEWER_DRAWS = 16
+
+
+def predicted_sd(
+    plan: Plan,
+    population: Any,
+    *,
+    at: Any = None,
+    likelihood: str = "auto",
+    seed: int | None = None,
+    n: int | None = None,
+    draws: int | None = None,
+) -> dict[str, float]:
+    """The standard deviation that the posterior of each unknown will have after this release, by prediction.
+
+    `population` may be a posterior: then what it knows already counts. Without `at`, the root of the mean variance
+    over its draws. A simplex of probabilities counts in all but its last.
+    """
+    belief = _belief(checked_plan(plan).statistic, population, at, draws)
+    return predicted(plan, belief, likelihood=likelihood, seed=seed, n=n)
+
+
+def predicted(plan: Plan, belief: Belief, *, likelihood: str, seed: int | None, n: int | None) -> dict[str, float]:
+    """The predicted sd of each coordinate under a belief."""
+    engine = engine_for(plan, belief.population, likelihood=likelihood, seed=0 if seed is None else seed, n=n)
+    matrices, _ = engine.rows(belief.rows)
+    if not np.isfinite(matrices).all():
+        raise Unsupported(f"The information of {plan} is not finite everywhere; give other parameter values by at=.")
+    return dict(zip(belief.names, np.sqrt(posterior_variance(matrices, belief)).tolist(), strict=True))
+
+
+def posterior_variance(matrices: Array, belief: Belief) -> Array:
+    """E[(F + Sigma^-1)^-1]_jj over the rows, (P,), computed in units of the believed sd."""
+    unit = np.sqrt(np.diag(belief.covariance))
+    scaled = (matrices + belief.precision) * np.outer(unit, unit)
+    return np.asarray(np.einsum("kjj->kj", np.linalg.inv(scaled)).mean(axis=0) * np.square(unit))
+
+
+def simulated_sd(
+    plan: Plan,
+    population: Any,
+    *,
+    at: Any,
+    releases: int = 20,
+    likelihood: str = "auto",
+    seed: int | None = None,
+    n: int | None = None,
+) -> dict[str, float]:
+    """The root of the mean posterior variance over releases simulated at one parameter value: slow, no prediction."""
+    from noisewise.inference.infer import infer
+    from noisewise.likelihood.simulate import simulate
+
+    count = integer(releases, "releases", minimum=1, maximum=10**6)
+    variances: dict[str, list[float]] = {}
+    for one in np.random.SeedSequence(seed).generate_state(count, np.uint32):
+        made = simulate(plan, population, at=at, seed=int(one), n=n)
+        found = infer(made, population, likelihood=likelihood, seed=int(one), progress=False, n=n)
+        for name, value in found.sd.items():
+            flat = np.atleast_1d(value)
+            for j, each in enumerate(flat):
+                variances.setdefault(name if flat.size == 1 else f"{name}[{j}]", []).append(float(each) ** 2)
+    return {name: math.sqrt(sum(each) / count) for name, each in variances.items()}
+
+
+def epsilon_for(
+    statistic: Statistic,
+    population: Any,
+    schema: Schema,
+    *,
+    sd: Mapping[str, float],
+    kind: str = "pure",
+    delta: Any = None,
+    mechanism: Any = None,
+    weights: Sequence[object] | None = None,
+    part: tuple[object, object] | None = None,
+    at: Any = None,
+    n: int | None = None,
+    likelihood: str = "auto",
+    seed: int | None = None,
+    draws: int | None = None,
+    progress: Any = True,
+) -> Guarantee:
+    """The smallest budget for which the predicted posterior sd of every parameter named in `sd` is at most that.
+
+    `kind` is "pure" (epsilon), "approx" (epsilon, at a given delta), "zcdp" (rho) or "gdp" (mu). The answer is rounded
+    up to three digits. A precision that sampling alone does not reach is refused, with the best that can be had.
+    """
+    belief = _belief(statistic, population, at, draws)
+    wanted = _wanted(sd, belief.names)
+    _check_prior(wanted, belief)
+    make = guarantee_maker(kind, delta)
+
+    def probe(number: float) -> _Probe:
+        guarantee = make(_rounded_up(number))
+        try:
+            made = plan(statistic, schema, guarantee=guarantee, mechanism=mechanism, weights=weights, part=part)
+        except Unsupported as refusal:
+            if not probes:
+                raise
+            return _Probe(number, guarantee, None, False, str(refusal))
+        found = predicted(made, belief, likelihood=likelihood, seed=seed, n=n)
+        return _Probe(number, guarantee, found, all(found[name] <= value for name, value in wanted.items()), "")
+
+    probes: list[_Probe] = []
+    with shown(progress, "Searching the smallest budget") as report:
+        least, most = _bracket(probe, probes, report)
+        while most.number > least.number * CLOSE:
+            middle = probe(math.sqrt(least.number * most.number))
+            probes.append(middle)
+            is_above = middle.is_enough or (middle.sd is None and not most.is_enough)
+            least, most = (least, middle) if is_above else (middle, most)
+    _check_steady(probes, wanted)
+    if not most.is_enough:
+        raise _unreachable(statistic, wanted, least, most)
+    return most.guarantee
+
+
+class _Probe(NamedTuple):
+    """One budget that was tried: the predicted sd, or why no plan can be made."""
+
+    number: float
+    guarantee: Guarantee
+    sd: Mapping[str, float] | None
+    is_enough: bool
+    refusal: str
+
+
+def _bracket(probe: Any, probes: list[_Probe], report: Any) -> tuple[_Probe, _Probe]:
+    """A budget that is too small, and one that is enough, or that no plan allows, or the largest."""
+    probes.append(probe(1.0))
+    down = probes[-1].is_enough
+    while True:
+        last = probes[-1]
+        if report is not None:
+            report(len(probes), 16)
+        if down and last.number <= LEAST:
+            raise Unsupported(
+                f"Already {last.guarantee} is predicted to be enough. That much is known before any release: "
+                "ask for a smaller sd."
+            )
+        if not down and last.number >= MOST:
+            return last, last
+        following = probe(last.number / FACTOR if down else last.number * FACTOR)
+        probes.append(following)
+        if down and not following.is_enough:
+            return following, last
+        if not down and (following.is_enough or following.sd is None):
+            return last, following
+
+
+def _belief(statistic: Statistic, population: Any, at: Any, draws: int | None) -> Belief:
+    if draws is None and isinstance(statistic, OrderStatistic):
+        draws = FEWER_DRAWS
+    return believe(population, at=at, draws=draws)
+
+
+def _wanted(sd: object, names: tuple[str, ...]) -> dict[str, float]:
+    if not isinstance(sd, Mapping) or not sd or set(sd) - set(names):
+        raise InvalidArgument(
+            f"sd must map parameters to the sd wanted, as in {{{names[0]!r}: 0.5}}; there are {', '.join(names)}.",
+            argument="sd",
+        )
+    for name, value in sd.items():
+        if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
+            raise InvalidArgument(f"sd[{name!r}] = {value!r:.40} must be a number above 0.", argument="sd")
+    return {name: float(value) for name, value in sd.items()}
+
+
+def _check_prior(wanted: Mapping[str, float], belief: Belief) -> None:
+    before = dict(zip(belief.names, np.sqrt(np.diag(belief.covariance)).tolist(), strict=True))
+    if all(value >= before[name] for name, value in wanted.items()):
+        listed = ", ".join(f"{name} {before[name]:.4g}" for name in wanted)
+        raise InvalidArgument(f"The sd wanted is there before any release ({listed}): nothing need be spent.",
+                              argument="sd")  # fmt: skip
+
+
+def _check_steady(probes: Sequence[_Probe], wanted: Mapping[str, float]) -> None:
+    tried = sorted(probes, key=lambda one: one.number)
+    made = [(one.guarantee, one.sd) for one in tried if one.sd is not None]
+    for (less, before), (more, after) in pairwise(made):
+        for name in wanted:
+            if after[name] > STEADY * before[name]:
+                raise Unsupported(
+                    f"The predicted sd of {name} rises from {before[name]:.4g} at {less} to {after[name]:.4g} at "
+                    f"{more}, so there is no smallest budget; see design_curve."
+                )
+
+
+def _unreachable(statistic: Statistic, wanted: Mapping[str, float], best: _Probe, beyond: _Probe) -> Unsupported:
+    assert best.sd is not None
+    listed = ", ".join(f"{name} {best.sd[name]:.4g} (wanted {value:.4g})" for name, value in wanted.items())
+    why = f"Above that no plan can be made: {beyond.refusal}" if beyond.refusal else (
+        "There the noise hardly matters: this is what the number of records allows."
+    )  # fmt: skip
+    return Unsupported(
+        f"No budget makes {statistic} that precise. Predicted sd at {best.guarantee}: {listed}. {why} "
+        "Ask for a larger sd, more records, or another statistic.",
+        sd=dict(best.sd),
+    )
+
+
+def guarantee_maker(kind: object, delta: Any) -> Any:
+    """A function from the budget's number to a guarantee of a kind."""
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise InvalidArgument(f"kind = {kind!r:.40}; there are {', '.join(KINDS)}.", argument="kind")
+    if (kind == "approx") != (delta is not None):
+        raise InvalidArgument("delta= goes with kind='approx', and that needs one, such as delta='1e-6'.",
+                              argument="delta")  # fmt: skip
+    if kind == "approx":
+        return lambda number: ApproxDP(number, delta)
+    return {"pure": PureDP, "zcdp": ZeroConcentratedDP, "gdp": GaussianDP}[kind]
+
+
+def _rounded_up(number: float) -> Fraction:
+    """To three digits, upwards: at most 1 % more."""
+    return Fraction(Context(prec=3, rounding=ROUND_CEILING).create_decimal_from_float(number))

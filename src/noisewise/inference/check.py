@@ -1,0 +1,154 @@
+"""How surprising a release is under the fitted model: the posterior predictive check.
+
+Replicate releases are simulated at posterior draws: records from the population, the statistic on its lattice, noise
+of the declared law. A component's tail probability is two-sided,
+    p_j = 2 min(P(y_rep <= y), P(y_rep >= y)),   at most 1,
+with the release counted among its replicates. Over several components the largest distance from the median,
+    d = max_j |y_j - median_j| / (the distance of the 5 % or 95 % quantile on that side),
+is compared with that of every replicate, so that many components are not many chances to be surprised. A small value
+says that the population does not describe these records (or that a bound or n is not what was said); a large one proves
+nothing. The release was also used for the fit, which makes the check mild. Releases of the same records are replicated
+one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisewise.errors import Unsupported
+from noisewise.inference.kernels import Floats
+from noisewise.plan import Plan, plan
+from noisewise.populations.parameters import Theta
+from noisewise.privacy.finite import FiniteLaw
+from noisewise.release import MECHANISM_OF, Release
+from noisewise.statistics import Records, SmallestEigenvalue
+from noisewise.statistics.order import OrderStatistic
+
+__all__ = ["Check", "overall_tail", "plan_of", "predictive_check", "replicate_count", "tail_probabilities"]
+
+MOST_REPLICATES, FEWEST_REPLICATES = 1000, 50
+MOST_RECORDS, MOST_NUMBERS = 50_000_000, 20_000_000
+UNUSUAL, SURPRISING = 0.05, 0.01
+DECILES = np.arange(1, 10) / 10
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The tail probability of each component of the releases, and of all of them together."""
+
+    components: Mapping[str, float]
+    overall: float
+    replicates: int
+
+    @property
+    def is_surprising(self) -> bool:
+        """Rarer than one in a hundred, or beyond every replicate on one side."""
+        return self.overall < SURPRISING or self.overall <= 2 / (self.replicates + 1)
+
+    def __str__(self) -> str:
+        what = "The release is"
+        number = f"(tail probability {self.overall:.2g})"
+        if self.overall >= UNUSUAL and not self.is_surprising:
+            return f"{what} not surprising under the fitted model {number}."
+        worst = min(self.components, key=lambda label: self.components[label])
+        where = f", most of all in {worst}" if len(self.components) > 1 else ""
+        if not self.is_surprising:
+            return f"{what} somewhat unusual under the fitted model {number}{where}."
+        return (
+            f"{what} surprising under the fitted model {number}{where}: the population, a bound or n may not be what "
+            "was assumed."
+        )
+
+
+def predictive_check(
+    rng: np.random.Generator,
+    releases: tuple[Release, ...],
+    population: Any,
+    theta: Theta,
+    sizes: list[int],
+) -> Check:
+    """The check at the K parameter values `theta`; `sizes` are the numbers of records behind each release."""
+    columns: list[Floats] = []
+    labels: list[str] = []
+    for index, (release, n) in enumerate(zip(releases, sizes, strict=True)):
+        drawn = _simulated(rng, release, population, theta, n)
+        pooled = np.concatenate([np.array([release.value], dtype=float), np.asarray(drawn, dtype=float)])
+        names, pooled = _discrepancies(release, pooled)
+        suffix = f" (release {index + 1})" if len(releases) > 1 else ""
+        labels += [f"{name}{suffix}" for name in names]
+        columns.append(pooled)
+    together = np.concatenate(columns, axis=1)
+    tails = tail_probabilities(together)
+    return Check(dict(zip(labels, tails.tolist(), strict=True)), overall_tail(together), len(together) - 1)
+
+
+def replicate_count(releases: tuple[Release, ...], sizes: list[int]) -> int:
+    """As many replicates as are worth their time and memory."""
+    if not releases:
+        raise Unsupported("There is no release to check.")
+    records, numbers = max(sizes), max(len(release.value) for release in releases)
+    return max(FEWEST_REPLICATES, min(MOST_REPLICATES, MOST_RECORDS // records, MOST_NUMBERS // numbers))
+
+
+def plan_of(release: Release) -> Plan:
+    """The plan a release was made by, settled again from what the release says."""
+    law, statistic = release.law, release.statistic
+    has_weights = not isinstance(statistic, Records | OrderStatistic | SmallestEigenvalue)
+    made = plan(
+        statistic,
+        release.schema,
+        guarantee=release.guarantee,
+        mechanism=law if isinstance(law, FiniteLaw) else MECHANISM_OF[law.family],
+        weights=release.weights if has_weights and not isinstance(law, FiniteLaw) else None,
+    )
+    if getattr(made.law, "step", None) != getattr(law, "step", None):
+        raise Unsupported(
+            f"{statistic} was released on another lattice than this version would use; it cannot be simulated again."
+        )
+    return replace(made, law=law)
+
+
+def _simulated(rng: np.random.Generator, release: Release, population: Any, theta: Theta, n: int) -> NDArray[Any]:
+    """Replicates (K, size) of a release, by the model's own simulation where it has one."""
+    if not hasattr(population, "simulate_values") and not hasattr(population, "marginal"):
+        raise Unsupported(f"{type(population).__name__} does not simulate releases, so they cannot be checked.")
+    made = plan_of(release)
+    stated = None if release.schema.is_change_one else n
+    if hasattr(population, "simulate_values"):
+        return np.asarray(population.simulate_values(rng, made, theta, n=stated))
+    from noisewise.likelihood.simulate import simulate_values
+
+    return simulate_values(rng, made, population, theta, n=stated, approximate=True)
+
+
+def _discrepancies(release: Release, pooled: Floats) -> tuple[list[str], Floats]:
+    """What is compared: the components; for sorted local answers their mean and deciles."""
+    if not isinstance(release.statistic, Records) or release.is_categorical:
+        return list(release.labels), pooled
+    label, last = release.labels[0], pooled.shape[1] - 1
+    deciles = pooled[:, np.round(DECILES * last).astype(int)]
+    names = [f"mean of {label}", *(f"{share:.0%} quantile of {label}" for share in DECILES)]
+    return names, np.column_stack([pooled.mean(axis=1), deciles])
+
+
+def tail_probabilities(pooled: Floats) -> Floats:
+    """The two-sided tail probability of the first row among all rows, component by component."""
+    below, above = (pooled <= pooled[0]).mean(axis=0), (pooled >= pooled[0]).mean(axis=0)
+    return np.asarray(np.minimum(1.0, 2 * np.minimum(below, above)))
+
+
+def overall_tail(pooled: Floats) -> float:
+    """The share of rows at least as far out, in their farthest component, as the first."""
+    if pooled.shape[1] == 1:
+        return float(tail_probabilities(pooled)[0])
+    low, median, high = np.quantile(pooled, [0.05, 0.5, 0.95], axis=0)
+    deviation = pooled - median
+    scale = np.where(deviation > 0, high - median, median - low)
+    scale = np.where(scale > 0, scale, np.maximum(pooled.std(axis=0), np.finfo(float).tiny))
+    distance = np.max(np.abs(deviation) / scale, axis=1)
+    return float(np.mean(distance >= distance[0]))

@@ -1,0 +1,289 @@
+"""The posterior: draws, what they say, and how far to trust them.
+
+A `Posterior` keeps everything the answer rests on: the draws by parameter (chains, draws, ...), the releases, the
+population, the method and the reason for it, and the verdict on the computation. From these it can still be asked
+    check        how surprising the releases are under the fitted model (posterior predictive)
+    statistic    the posterior of the confidential statistic itself
+Both are computed when first asked, from the seed, so the same posterior always answers the same. `mean` and `sd` are
+those of quadrature where the method knows them, else those of the draws.
+
+Point methods return a Posterior too (`is_point`): it has values and no spread, and says which method has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.inference import diagnostics
+from noisewise.inference.check import Check, predictive_check, replicate_count
+from noisewise.inference.confidential import StatisticPosterior, statistic_labels
+from noisewise.inference.intervals import checked_level, interval_of
+from noisewise.inference.kernels import Floats
+from noisewise.release import Release
+
+__all__ = ["Posterior"]
+
+Value = float | Floats  # of a scalar parameter, or of a vector one
+MOST_STATISTIC_DRAWS, MOST_STATISTIC_NUMBERS = 1000, 20_000_000
+CHECK_STREAM, STATISTIC_STREAM = 1, 2
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Posterior:
+    """What was learnt from releases about the parameters of a population (or of another model)."""
+
+    draws: Mapping[str, Floats]  # (chains, draws, ...) by parameter
+    method: str
+    because: str
+    likelihood: str  # as asked: "auto" or "clt"; `because` says which law that was
+    verdict: Any
+    population: Any
+    releases: tuple[Release, ...]
+    seed: int | None = None
+    is_point: bool = False
+    log_evidence: float | None = None
+    moments: Mapping[str, tuple[Any, Any]] | None = None  # mean and sd known better than by draws
+    seconds: float = 0.0
+    stated_n: int | Sequence[int] | None = None
+    energy: Floats | None = None  # (chains, draws), of Hamiltonian samplers
+    instead: str = "exact"  # for a point: a method with a spread
+    _answers: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        draws = {str(name): np.asarray(value, np.float64) for name, value in dict(self.draws).items()}
+        if not draws or len({value.shape[:2] for value in draws.values()}) != 1 or next(iter(draws.values())).ndim < 2:
+            raise InvalidArgument(
+                "draws must map each parameter to an array (chains, draws, ...), all of the same two sizes.",
+                argument="draws",
+            )
+        object.__setattr__(self, "draws", draws)
+        object.__setattr__(self, "releases", tuple(self.releases))
+
+    @classmethod
+    def point(
+        cls,
+        estimates: Mapping[str, Any],
+        *,
+        method: str,
+        because: str,
+        population: Any,
+        releases: Sequence[Release],
+        instead: str,
+        likelihood: str = "auto",
+        seed: int | None = None,
+        seconds: float = 0.0,
+        stated_n: int | Sequence[int] | None = None,
+    ) -> Posterior:
+        """The answer of a point method: one value a parameter; `instead` names a method that also has a spread."""
+        return cls(
+            draws={name: np.asarray(value, np.float64)[None, None, ...] for name, value in estimates.items()},
+            method=method,
+            because=because,
+            likelihood=likelihood,
+            verdict="A point estimate: there are no draws to judge.",
+            population=population,
+            releases=tuple(releases),
+            seed=seed,
+            is_point=True,
+            seconds=seconds,
+            stated_n=stated_n,
+            instead=instead,
+        )
+
+    # ---- what the draws say ----
+
+    @property
+    def mean(self) -> dict[str, Value]:
+        """The posterior mean of each parameter (the value itself for a point)."""
+        if self.moments is not None:
+            return {name: _value(self.moments[name][0]) for name in self.draws}
+        return {name: _value(value.mean(axis=(0, 1))) for name, value in self.draws.items()}
+
+    @property
+    def sd(self) -> dict[str, Value]:
+        """The posterior standard deviation of each parameter."""
+        self._refuse_point("sd")
+        if self.moments is not None:
+            return {name: _value(self.moments[name][1]) for name in self.draws}
+        return {name: _value(_flat(value).std(axis=0, ddof=1)) for name, value in self.draws.items()}
+
+    def interval(self, level: float = 0.9, *, kind: str = "equal-tailed") -> dict[str, tuple[Value, Value]]:
+        """(low, high) of each parameter: equal-tailed, or with kind="hpd" the shortest."""
+        self._refuse_point("interval")
+        share = checked_level(level)
+        ends = {name: interval_of(_flat(value), share, kind) for name, value in self.draws.items()}
+        return {name: (_value(low), _value(high)) for name, (low, high) in ends.items()}
+
+    @property
+    def ess(self) -> dict[str, Value]:
+        """The effective sample size of each parameter: that of its centre or of its tails, whichever is smaller."""
+        return self._diagnose("ess", lambda x: min(diagnostics.ess_bulk(x), diagnostics.ess_tail(x)))
+
+    @property
+    def rhat(self) -> dict[str, Value]:
+        """Rank-normalised split R-hat."""
+        return self._diagnose("rhat", diagnostics.rhat)
+
+    @property
+    def iac(self) -> dict[str, Value]:
+        """The integrated autocorrelation time, in draws (Sokal's window)."""
+        return self._diagnose("iac", diagnostics.integrated_autocorrelation)
+
+    @property
+    def mcse(self) -> dict[str, Value]:
+        """The Monte Carlo standard error of the mean of the draws."""
+        return self._diagnose("mcse", diagnostics.mcse_mean)
+
+    @property
+    def missing_information(self) -> Floats:
+        """The Bayesian fraction of missing information of each chain; only Hamiltonian samplers have energies."""
+        if self.energy is None:
+            raise Unsupported(
+                f"method={self.method!r} has no energies; the fraction of missing information is for method='nuts'."
+            )
+        return diagnostics.missing_information(self.energy)
+
+    # ---- what can still be asked ----
+
+    @property
+    def check(self) -> Check:
+        """How surprising the releases are under the fitted model."""
+        found: Check = self._once("check", self._check)
+        return found
+
+    @property
+    def statistic(self) -> StatisticPosterior:
+        """The posterior of the confidential statistic itself."""
+        found: StatisticPosterior = self._once("statistic", self._statistic)
+        return found
+
+    def _check(self) -> Check:
+        from noisewise.likelihood.joint import stated_sizes
+
+        sizes = stated_sizes(self.releases, self.stated_n)
+        rng = self._rng(CHECK_STREAM)
+        theta = self._some_draws(rng, replicate_count(self.releases, sizes))
+        return predictive_check(rng, self.releases, self.population, theta, sizes)
+
+    def _statistic(self) -> StatisticPosterior:
+        self._refuse_point("statistic")
+        if self.method == "naive":
+            raise Unsupported("method='naive' takes the release for the statistic; use method='exact'.")
+        law = self._law()
+        rng = self._rng(STATISTIC_STREAM)
+        numbers = sum(max(len(release.value), 1) for release in self.releases)
+        theta = self._some_draws(rng, max(50, min(MOST_STATISTIC_DRAWS, MOST_STATISTIC_NUMBERS // numbers)))
+        groups = getattr(law, "groups", (law,))
+        drawn = [np.asarray(group.draw_statistic(rng, theta), np.float64) for group in groups]
+        labels = statistic_labels(groups, [part.shape[1] for part in drawn])
+        return StatisticPosterior(labels, np.concatenate(drawn, axis=1))
+
+    def _law(self) -> Any:
+        """The likelihood of the releases, built again; a model with a likelihood of its own builds that."""
+        if hasattr(self.population, "joint_likelihood"):
+            return self.population.joint_likelihood(self.releases, likelihood=self.likelihood, n=self.stated_n)
+        from noisewise.likelihood.joint import joint_likelihood
+
+        return joint_likelihood(self.releases, self.population, likelihood=self.likelihood, n=self.stated_n)
+
+    def _rng(self, stream: int) -> np.random.Generator:
+        return np.random.default_rng(None if self.seed is None else [self.seed, stream])
+
+    def _some_draws(self, rng: np.random.Generator, count: int) -> dict[str, Floats]:
+        """`count` values of theta from the posterior, as rows: all of the draws where there are fewer."""
+        names = getattr(self.population, "free", tuple(self.draws))
+        flat = {name: _flat(self.draws[name]) for name in names}
+        total = len(next(iter(flat.values())))
+        rows = np.zeros(count, int) if self.is_point else rng.choice(total, min(count, total), replace=False)
+        return {name: value[rows] for name, value in flat.items()}
+
+    def _once(self, name: str, compute: Callable[[], Any]) -> Any:
+        if name not in self._answers:
+            self._answers[name] = compute()
+        return self._answers[name]
+
+    # ---- showing and keeping ----
+
+    def summary(self) -> str:
+        """A table of the parameters, how it was computed, and how far to trust it."""
+        from noisewise.inference.summary import summary
+
+        return summary(self)
+
+    def plot(self, path: str | PathLike[str] | None = None) -> bytes:
+        """The posterior of each parameter against its prior, as a PNG (also written to `path`)."""
+        self._refuse_point("plot")
+        from noisewise.inference.summary import plot_data
+        from noisewise.report.plots import posterior_plot
+
+        return posterior_plot(plot_data(self), path)
+
+    def to_arviz(self) -> Any:
+        """The draws as ArviZ keeps them: InferenceData before its version 1, a DataTree from then on."""
+        self._refuse_point("to_arviz")
+        import arviz
+
+        posterior = dict(self.draws)
+        if int(str(arviz.__version__).split(".")[0]) >= 1:
+            return arviz.from_dict({"posterior": posterior})
+        return arviz.from_dict(posterior=posterior)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write everything to one file, which appears whole or not at all."""
+        from noisewise.inference.store import save
+
+        save(self, path)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Posterior:
+        """Read a saved posterior; it equals the one saved in every field."""
+        from noisewise.inference.store import load
+
+        return load(path)
+
+    def scalars(self) -> Iterator[tuple[str, Floats]]:
+        """Every single number among the parameters by its label (p[0] in a vector), with draws (chains, draws)."""
+        for name, value in self.draws.items():
+            if value.ndim == 2:
+                yield name, value
+            else:
+                for index in np.ndindex(value.shape[2:]):
+                    yield f"{name}[{','.join(map(str, index))}]", value[(slice(None), slice(None), *index)]
+
+    def __repr__(self) -> str:
+        shape = next(iter(self.draws.values())).shape
+        if self.is_point:
+            return f"<Posterior of {', '.join(self.draws)} by {self.method}: a point estimate>"
+        return f"<Posterior of {', '.join(self.draws)} by {self.method}: {shape[0]} chains of {shape[1]} draws>"
+
+    def _diagnose(self, name: str, judge: Callable[[Floats], float]) -> dict[str, Value]:
+        self._refuse_point(name)
+        found: dict[str, Value] = {}
+        for parameter, value in self.draws.items():
+            columns = value.reshape(*value.shape[:2], -1)
+            with np.errstate(all="ignore"):
+                judged = np.array([judge(columns[:, :, k]) for k in range(columns.shape[2])])
+            found[parameter] = _value(judged.reshape(value.shape[2:]))
+        return found
+
+    def _refuse_point(self, what: str) -> None:
+        if self.is_point:
+            raise Unsupported(
+                f"method={self.method!r} gives a point estimate, which has no {what}. Use method={self.instead!r}."
+            )
+
+
+def _flat(value: Floats) -> Floats:
+    return value.reshape(-1, *value.shape[2:])
+
+
+def _value(array: Any) -> Value:
+    """A float for a scalar, an array for a vector."""
+    number = np.asarray(array, np.float64)
+    return float(number) if number.ndim == 0 else number

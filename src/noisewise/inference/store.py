@@ -1,0 +1,173 @@
+"""Posteriors on disk: one file, whole or not at all, read without running anything in it.
+
+The file is a NumPy archive (whatever its name): the draws as arrays and one JSON header with every other field. The
+population is written in the grammar of spec files, the releases in their own checked form. Nothing is pickled; a model
+of another kind is written by its own `to_spec()` and read by the `from_spec` of its class inside this package.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import io
+import json
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from noisewise.errors import InvalidArgument, NoisewiseError, Unsupported
+from noisewise.inference.diagnostics import Verdict
+from noisewise.inference.exact import IndependentVerdict
+from noisewise.inference.posterior import Posterior
+from noisewise.release import Release, write_whole
+
+__all__ = ["FORMAT", "load", "save"]
+
+FORMAT = "noisewise-posterior/1"
+VERDICTS: dict[str, Any] = {kind.__name__: kind for kind in (Verdict, IndependentVerdict)}
+PLAIN = ("method", "because", "likelihood", "seed", "is_point", "log_evidence", "seconds", "instead")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SavedVerdict:
+    """The words of a verdict of another kind."""
+
+    text: str
+    is_converged: bool
+
+    def __str__(self) -> str:
+        return self.text
+
+
+VERDICTS["SavedVerdict"] = SavedVerdict
+
+
+def save(posterior: Posterior, path: str | PathLike[str]) -> None:
+    """Write a posterior to one file."""
+    where = _path(path)
+    header = {
+        "format": FORMAT,
+        **{name: getattr(posterior, name) for name in PLAIN},
+        "names": list(posterior.draws),
+        "stated_n": _stated(posterior.stated_n),
+        "moments": _moments_to_plain(posterior.moments),
+        "verdict": _verdict_to_plain(posterior.verdict),
+        "population": _population_to_plain(posterior.population),
+        "releases": [release.to_dict() for release in posterior.releases],
+    }
+    arrays = {f"draws_{k}": value for k, value in enumerate(posterior.draws.values())}
+    if posterior.energy is not None:
+        arrays["energy"] = np.asarray(posterior.energy)
+    stream = io.BytesIO()
+    np.savez(stream, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
+    try:
+        write_whole(where, stream.getvalue())
+    except NoisewiseError as error:
+        reason = error.__context__
+        raise NoisewiseError(f"Cannot write {str(where)!r}: {getattr(reason, 'strerror', None) or reason}.") from None
+
+
+def load(path: str | PathLike[str]) -> Posterior:
+    """Read a posterior; anything wrong with the file is one sentence."""
+    where = _path(path)
+    try:
+        header, arrays = _read(where)
+        draws = {name: arrays[f"draws_{k}"] for k, name in enumerate(header["names"])}
+        return Posterior(
+            draws=draws,
+            verdict=_verdict_from_plain(header["verdict"]),
+            population=_population_from_plain(header["population"]),
+            releases=tuple(Release.from_dict(plain) for plain in header["releases"]),
+            moments=_moments_from_plain(header["moments"]),
+            stated_n=header["stated_n"],
+            energy=arrays.get("energy"),
+            **{name: header[name] for name in PLAIN},
+        )
+    except NoisewiseError as error:
+        raise InvalidArgument(f"{where} is not a saved posterior: {error}", argument="path") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, BadZipFile) as error:
+        raise InvalidArgument(
+            f"{where} is not a whole saved posterior ({type(error).__name__}). Save it again.", argument="path"
+        ) from None
+
+
+def _read(where: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    with where.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+        if not hasattr(file, "files"):
+            raise ValueError("one array, not an archive")
+        arrays = {key: file[key] for key in file.files}
+    header: dict[str, Any] = json.loads(str(arrays.pop("header")))
+    if header["format"] != FORMAT:
+        raise InvalidArgument(
+            f"its format is {header['format']!r:.60}; this version reads {FORMAT!r}. A newer Noisewise may be needed.",
+            argument="path",
+        )
+    return header, arrays
+
+
+def _path(path: object) -> Path:
+    if not isinstance(path, str | PathLike) or not str(path):
+        raise InvalidArgument(f"path = {path!r:.60} is not the path of a file.", argument="path")
+    return Path(path)
+
+
+def _stated(n: Any) -> Any:
+    return n if n is None or isinstance(n, int) else [int(value) for value in n]
+
+
+def _moments_to_plain(moments: Mapping[str, tuple[Any, Any]] | None) -> Any:
+    if moments is None:
+        return None
+    return {name: [np.asarray(value, float).tolist() for value in pair] for name, pair in moments.items()}
+
+
+def _moments_from_plain(plain: Any) -> dict[str, tuple[Any, Any]] | None:
+    if plain is None:
+        return None
+    return {name: (np.asarray(mean, float), np.asarray(sd, float)) for name, (mean, sd) in plain.items()}
+
+
+def _verdict_to_plain(verdict: Any) -> Any:
+    if verdict is None or isinstance(verdict, str):
+        return verdict
+    kind = type(verdict).__name__
+    if VERDICTS.get(kind) is type(verdict):
+        return {"kind": kind, **dataclasses.asdict(verdict)}
+    return {"kind": "SavedVerdict", "text": str(verdict), "is_converged": bool(getattr(verdict, "is_converged", False))}
+
+
+def _verdict_from_plain(plain: Any) -> Any:
+    if not isinstance(plain, dict):
+        return plain
+    entries = {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}
+    return VERDICTS[str(entries.pop("kind"))](**entries)
+
+
+def _population_to_plain(population: Any) -> dict[str, Any]:
+    if hasattr(population, "to_spec"):
+        kind = type(population)
+        return {"class": f"{kind.__module__}:{kind.__qualname__}", "spec": population.to_spec()}
+    from noisewise.populations.text import population_to_spec
+
+    try:
+        return {"spec": population_to_spec(population)}
+    except NoisewiseError as error:
+        raise Unsupported(
+            f"This posterior cannot be saved, because its population cannot be written: {error} "
+            "Keep the draws with numpy.savez(path, **posterior.draws)."
+        ) from error
+
+
+def _population_from_plain(plain: dict[str, Any]) -> Any:
+    if "class" not in plain:
+        from noisewise.populations.text import population_from_spec
+
+        return population_from_spec(plain["spec"])
+    module, _, name = plain["class"].partition(":")
+    if not module.startswith("noisewise.") or not name.isidentifier():
+        raise InvalidArgument("its model is not one of this package.", argument="path")
+    return getattr(importlib.import_module(module), name).from_spec(plain["spec"])

@@ -1,0 +1,246 @@
+"""Any releases of the same few records, by a bank of whole data sets shared by all theta.
+
+Two statistics of the same records are dependent given theta, and mostly no closed joint law exists (a median beside a
+mean; a vector of sums of ten records under Laplace noise). But given the records their noises are independent:
+    p(y_1, .., y_R | theta) = E_x prod_r h_r(y_r | x)  ~  (1/B) sum_b prod_r h_r(y_r | x_b(theta)),
+with records x_b(theta) that are smooth functions of uniform base draws u_b free of theta (Alparslan & Yıldırım 2022,
+section 4.3). Base draws are quasi-random while a data set has few coordinates, plain beyond; in eight independent
+scrambles, which give the Monte Carlo error of log p. The seed is part of a quadrature rule, not of a result.
+
+The error grows with n and with epsilon: where the noise is far narrower than the spread of the statistics, few of the
+data sets explain the releases. `error` says how large it is, `is_affordable` whether it can be neglected.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.exact import integer
+from noisewise.likelihood.model import Parameters, numerical_score, scalar_supports
+from noisewise.likelihood.same_records import one_schema
+from noisewise.likelihood.scrambles import N_SCRAMBLES, log_error, log_mean, net, typical_error
+from noisewise.likelihood.simulate import columns_of
+from noisewise.likelihood.smooth_scale import of_sorted
+from noisewise.populations.cleaned import records_from_base, single_rows
+from noisewise.populations.parameters import Array, Theta, rows_of
+from noisewise.populations.population import AnyPopulation
+from noisewise.privacy.finite import FiniteLaw
+from noisewise.privacy.law import AdditiveLaw, SmoothLaw
+from noisewise.privacy.smooth import scale_floor
+from noisewise.release import Release
+from noisewise.statistics import Moments, Records, SmallestEigenvalue
+from noisewise.statistics.order import OrderStatistic, Quantile
+
+MOST_STRATIFIED = 60  # coordinates of a data set; beyond, a quasi-random net is no better than plain draws
+NUMBERS = 2**18  # records of all data sets together that are worth looking at for each theta
+FEWEST, MOST = 1024, 8192
+MOST_NUMBERS = 2**24
+NEGLIGIBLE_ERROR = 0.05
+
+
+@dataclass(frozen=True)
+class RecordsBank:
+    """The joint likelihood of releases of the same n records, by B data sets of base draws."""
+
+    releases: tuple[Release, ...]
+    population: AnyPopulation
+    n: int
+    base: Mapping[str, Array]  # by column (B, n), uniform; blocks of B/8 were scrambled independently
+    seed: int
+
+    @classmethod
+    def of(
+        cls,
+        releases: Sequence[Release],
+        population: AnyPopulation,
+        *,
+        n: int,
+        seed: int = 0,
+        size: int | None = None,
+    ) -> RecordsBank:
+        """`size` is the number of data sets, rounded to a power of two; by default 1024 to 8192, by their length."""
+        given = one_schema(tuple(releases))
+        for release in given:
+            _check_is_scored(release, alone=len(given) == 1)
+        count = integer(n, "n", minimum=1)
+        columns = sorted(frozenset().union(*(columns_of(r.statistic, r.schema) for r in given)))
+        most = count * len(columns)
+        if most * FEWEST > MOST_NUMBERS:
+            raise Unsupported(
+                f"{' and '.join(str(release.statistic) for release in given)} of the same {count} records have no "
+                f"closed joint law, and a bank of data sets is affordable up to "
+                f"{MOST_NUMBERS // FEWEST // len(columns)} records. Release them from disjoint parts instead."
+            )
+        base = _draw_base(np.random.default_rng(seed), columns, count, _checked_size(size, most))
+        return cls(given, population, count, base, seed)
+
+    @property
+    def size(self) -> int:
+        """B, the number of data sets."""
+        return len(next(iter(self.base.values())))
+
+    @property
+    def roughness(self) -> float:
+        """How finely the likelihood is worth integrating: well below its own Monte Carlo error."""
+        return 1e-4
+
+    @property
+    def is_exact(self) -> bool:
+        return True
+
+    @cached_property
+    def because(self) -> str:
+        return (
+            f"exact joint law by a bank of {self.size} data sets of base draws (Monte Carlo error of the "
+            f"log-likelihood about {self._typical_error:.1g}): the releases share their {self.n} records"
+        )
+
+    def log_likelihood(self, theta: Theta) -> Array:
+        return log_mean(self._scramble_logs(theta))
+
+    def error(self, theta: Theta) -> Array:
+        """The Monte Carlo standard error of log p(y | theta), (K,)."""
+        return log_error(self._scramble_logs(theta))
+
+    def is_affordable(self) -> bool:
+        """True where the Monte Carlo error is negligible wherever the posterior has its mass."""
+        return self._typical_error <= NEGLIGIBLE_ERROR
+
+    def score(self, theta: Theta) -> dict[str, Array]:
+        """By differences at common base draws."""
+        return numerical_score(self.log_likelihood, theta, scalar_supports(self.population))
+
+    def draw_statistic(self, rng: np.random.Generator, theta: Theta) -> Array:
+        """The statistics given y and theta: those of a data set picked in proportion to the noise density there."""
+        drawn = []
+        for row in single_rows(theta):
+            records = self._records(self.base, row)
+            logs = self._log_noise(records)
+            chosen = int(np.argmax(logs + rng.gumbel(size=logs.size)))
+            one = {column: x[chosen : chosen + 1] for column, x in records.items()}
+            drawn.append(np.concatenate([np.ravel(r.statistic.value(one, r.schema)) for r in self.releases]))
+        return np.array(drawn, dtype=float)
+
+    def latent(self, parameters: Parameters) -> BankRecords:
+        return BankRecords(self, parameters)
+
+    @cached_property
+    def _typical_error(self) -> float:
+        return typical_error(self._scramble_logs, self.population, self.seed)
+
+    def _scramble_logs(self, theta: Theta) -> Array:
+        logs = np.empty((rows_of(theta), N_SCRAMBLES))
+        for k, row in enumerate(single_rows(theta)):
+            logs[k] = log_mean(self._log_noise(self._records(self.base, row)).reshape(N_SCRAMBLES, -1))
+        return logs
+
+    def _records(self, base: Mapping[str, Array], theta: Theta) -> dict[str, Array]:
+        """Data sets (B, n) by column, at one row of theta."""
+        made = records_from_base(self.population, self.releases[0].schema, base, theta, tuple(base))
+        return {column: x[0] for column, x in made.items()}
+
+    def _log_noise(self, records: Mapping[str, Array]) -> Array:
+        """sum_r log h_r(y_r | x_b), (B,); NaN where theta gives no records."""
+        if not all(np.isfinite(x).all() for x in records.values()):
+            return np.full(len(next(iter(records.values()))), np.nan)
+        return np.asarray(np.sum([log_noise(release, records) for release in self.releases], axis=0))
+
+
+@dataclass(frozen=True, slots=True)
+class BankRecords:
+    """The same law with all base draws as latent variables z, column after column, for averaged acceptance ratios."""
+
+    model: RecordsBank
+    parameters: Parameters
+
+    @property
+    def n(self) -> int:
+        """How many base draws a data set takes."""
+        return self.model.n * len(self.model.base)
+
+    def base(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        return rng.random((*shape, self.n))
+
+    def log_noise(self, z: Array, position: Array) -> Array:
+        """log h(y | z, theta), (K, N), for z (K, N, n)."""
+        found = np.empty(z.shape[:2])
+        for k, theta in enumerate(single_rows(self.parameters(position))):
+            parts = np.split(z[k], len(self.model.base), axis=-1)
+            base = dict(zip(self.model.base, parts, strict=True))
+            found[k] = self.model._log_noise(self.model._records(base, theta))
+        return found
+
+
+def log_noise(release: Release, records: Mapping[str, Array]) -> Array:
+    """log h(y | x) of one release for data sets x by column (B, n): (B,)."""
+    statistic, law, schema = release.statistic, release.law, release.schema
+    if isinstance(law, SmoothLaw):
+        assert isinstance(statistic, OrderStatistic)
+        return _log_smooth_noise(release, statistic, law, records)
+    value = np.asarray(statistic.value(records, schema), dtype=float)
+    if isinstance(law, FiniteLaw):
+        return law.log_pmf(release.value[0], value[:, 0].astype(int))
+    assert isinstance(law, AdditiveLaw)
+    if release.statistic.kind == "mean":
+        value = value * np.shape(next(iter(records.values())))[-1]
+    each = [
+        law.log_pmf(y - value[:, k] / step, component=k)
+        for k, (y, step) in enumerate(zip(release.value, law.step, strict=True))
+    ]
+    return np.asarray(np.sum(each, axis=0))
+
+
+def _log_smooth_noise(
+    release: Release, statistic: OrderStatistic, law: SmoothLaw, records: Mapping[str, Array]
+) -> Array:
+    (low, high), shape = statistic.bounds(release.schema), np.shape(next(iter(records.values())))
+    values = np.sort(np.broadcast_to(statistic.feature.value(records, release.schema), shape), axis=-1)
+    rank = statistic.rank(shape[-1])
+    scale = of_sorted(values, rank=rank, low=low, high=high, beta=law.beta)
+    floor = scale_floor(step=law.step, alpha=law.alpha)
+    return law.log_pmf(release.value[0] - values[:, rank - 1] / law.step, smooth_scale=np.maximum(scale, floor))
+
+
+def _check_is_scored(release: Release, *, alone: bool) -> None:
+    statistic = release.statistic
+    if isinstance(statistic, Records):
+        other = "" if alone else " beside another release of the same records"
+        raise Unsupported(
+            f"Local answers ({statistic}){other} are not scored by a bank of data sets: their order is unknown, so "
+            "every matching of answers to records would have to be summed. Release them from disjoint parts, or "
+            "infer from one of them."
+        )
+    if isinstance(statistic, Quantile | Moments | SmallestEigenvalue):
+        raise Unsupported(f"A release of {statistic.kind} is not scored by a bank of data sets.")
+
+
+def _checked_size(size: int | None, numbers: int) -> int:
+    """B: as given, or as many data sets of `numbers` records as are worth looking at; a power of two."""
+    if size is None:
+        wanted = min(MOST, max(FEWEST, NUMBERS // numbers))
+    elif isinstance(size, bool) or not isinstance(size, int) or not N_SCRAMBLES <= size <= MOST_NUMBERS:
+        raise InvalidArgument(
+            f"size = {size!r}: a bank needs at least {N_SCRAMBLES} data sets (at most {MOST_NUMBERS}).", argument="size"
+        )
+    else:
+        wanted = size
+    return 1 << round(math.log2(wanted))
+
+
+def _draw_base(rng: np.random.Generator, columns: Sequence[str], n: int, size: int) -> dict[str, Array]:
+    """Uniform base draws by column (B, n)."""
+    width = n * len(columns)
+    if width <= MOST_STRATIFIED:
+        points = np.concatenate([net(rng, size // N_SCRAMBLES, width) for _ in range(N_SCRAMBLES)])
+    else:
+        points = rng.random((size, width))
+    return {
+        name: np.ascontiguousarray(part)
+        for name, part in zip(columns, np.split(points, len(columns), axis=1), strict=True)
+    }

@@ -1,0 +1,341 @@
+"""Releases of counts, scored by the statistic's own law at every n.
+
+    CountModel   one or several releases of the same Count      s ~ Binomial(n, p(theta))
+    TableModel   a Histogram, or the Marginals of one clique    s ~ Multinomial(n, p(theta))
+    CellsModel   Records under randomized response              answers ~ Multinomial(n, p(theta) R)
+
+p(theta) is the law of one *cleaned* record's cell (`populations.cleaned`), so clamping and truncation are inside, and
+    d log p(y | theta)/d theta = sum_j E[s_j | y, theta]/p_j dp_j/d theta.
+Where p(theta) is itself the parameter, with a beta or Dirichlet prior, `conjugate` offers independent draws from the
+exact posterior (a mixture of conjugate ones, Bernstein & Sheldon 2018 without its central limit theorem).
+
+Promise: nothing is approximated; log-likelihoods are log-probabilities of the published integers, to 9 digits or more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import gammaln
+
+from noisewise.errors import Unsupported
+from noisewise.likelihood import binomial_laplace, binomial_sum, cells, conjugate
+from noisewise.likelihood.binomial_sum import BinomialSum
+from noisewise.likelihood.differences import central_difference
+from noisewise.likelihood.model import Parameters, scalar_supports
+from noisewise.likelihood.simulate import columns_of
+from noisewise.likelihood.table_sum import PoissonCells, TableSum
+from noisewise.populations.cleaned import attach, cell_probabilities
+from noisewise.populations.parameters import Array, Theta
+from noisewise.privacy.finite import FiniteLaw, RandomizedResponse
+from noisewise.privacy.law import AdditiveLaw, DiscreteLaplace
+from noisewise.release import Release
+from noisewise.statistics import Count, Histogram, Marginals, Records
+
+__all__ = ["CellsModel", "CountModel", "TableModel"]
+
+MOST_WORK = 300_000  # entries of the transforms of one row of theta: some 50 milliseconds
+
+
+@dataclass(frozen=True, slots=True)
+class CountModel:
+    """Releases of the same count of the same records: their noise factors multiply given the count."""
+
+    releases: tuple[Release, ...]
+    population: Any
+    n: int
+    is_exact: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, releases: tuple[Release, ...], population: Any, *, n: int) -> CountModel:
+        _check_one_statistic(releases, (Count,), "CountModel")
+        for release in releases:
+            law = release.law
+            if not isinstance(law, AdditiveLaw | FiniteLaw):
+                raise Unsupported(f"A count has no likelihood under the law {law.family!r}.")
+            if isinstance(law, FiniteLaw) and len(law.rows) != n + 1:
+                raise Unsupported(f"This estimator was made for counts up to {len(law.rows) - 1}, not up to n = {n}.")
+        _check_population(releases[0], population)
+        return cls(releases, population, n)
+
+    @property
+    def because(self) -> str:
+        """Which law, and why."""
+        law = f"the count of {self.n} records is binomial"
+        if self._has_finite_law:
+            return f"exact: {law}, and every value it can take is summed over"
+        if self._is_single_laplace:
+            return f"exact: {law}, and its sum with discrete Laplace noise is closed"
+        several = f"{len(self.releases)} releases" if len(self.releases) > 1 else "the noise"
+        return f"exact: {law}, and {several} of it is summed over wherever it matters"
+
+    def probability(self, theta: Theta) -> Array:
+        """p(theta), that one record is counted, (K,)."""
+        return _probabilities(self, theta)[:, 1]
+
+    def log_noise(self, s: Array) -> Array:
+        """log P(y_1, y_2, ... | s)."""
+        total = np.zeros(np.shape(s))
+        for release in self.releases:
+            law, y = release.law, release.value[0]
+            if isinstance(law, FiniteLaw):
+                total = total + law.log_pmf(np.full(np.shape(s), y), np.asarray(s).astype(np.int64))
+            else:
+                assert isinstance(law, AdditiveLaw)
+                total = total + law.log_pmf(float(y) - np.asarray(s))
+        return total
+
+    def log_likelihood(self, theta: Theta) -> Array:
+        p = self.probability(theta)
+        if self._is_single_laplace:
+            return binomial_laplace.log_likelihood(p, y=self.releases[0].value[0], n=self.n, rate=self._rate)
+        return self._summed(p).log_total
+
+    def score(self, theta: Theta) -> dict[str, Array]:
+        slope = self._slope(self.probability(theta))
+        supports = scalar_supports(self.population)
+        return {name: slope * central_difference(self.probability, theta, name, support)
+                for name, support in supports.items()}  # fmt: skip
+
+    def draw_statistic(self, rng: np.random.Generator, theta: Theta) -> Array:
+        """s | y, theta, exactly: (K, 1)."""
+        p = self.probability(theta)
+        if self._has_finite_law:
+            return binomial_sum.draw_enumerated(rng, p, self._every_log_noise())[:, None]
+        return binomial_sum.draw_count(rng, p, self.log_noise, self.log_likelihood(theta), n=self.n)[:, None]
+
+    def latent(self, parameters: Parameters) -> None:
+        """None: the count is already summed out."""
+
+    @property
+    def beta_prior(self) -> conjugate.BetaPrior | None:
+        """The unknown that p(theta) is (or is 1 minus), where its prior is a beta law; else None."""
+        return conjugate.beta_prior(self.population, self.releases[0])
+
+    def beta_posterior(self, prior: conjugate.BetaPrior) -> conjugate.BetaPosterior:
+        """The exact posterior of that unknown, as a mixture of beta laws."""
+        log_concave = None if self._has_finite_law else self.log_noise
+        return conjugate.BetaPosterior.of(prior, self.n, log_concave, self._every_log_noise)
+
+    @property
+    def _has_finite_law(self) -> bool:
+        return any(isinstance(release.law, FiniteLaw) for release in self.releases)
+
+    @property
+    def _is_single_laplace(self) -> bool:
+        return len(self.releases) == 1 and isinstance(self.releases[0].law, DiscreteLaplace)
+
+    @property
+    def _rate(self) -> float:
+        law = self.releases[0].law
+        assert isinstance(law, DiscreteLaplace)
+        return 1 / law.ratio[0]
+
+    def _every_log_noise(self) -> Array:
+        return self.log_noise(np.arange(self.n + 1, dtype=float))
+
+    def _summed(self, p: Array) -> BinomialSum:
+        if self._has_finite_law:
+            return binomial_sum.enumerated_sum(p, self._every_log_noise())
+        laws = [release.law for release in self.releases]
+        is_smooth = not any(isinstance(law, DiscreteLaplace) for law in laws)
+        # A rounded Gaussian is at most as curved as its standard deviation with the rounding says.
+        precision = sum(1 / (law.ratio[0] ** 2 + 1 / 12) for law in laws if isinstance(law, AdditiveLaw))
+        return binomial_sum.log_sum(
+            p, self.log_noise, n=self.n, precision=precision if is_smooth else 0.0, is_smooth=is_smooth
+        )
+
+    def _slope(self, p: Array) -> Array:
+        """d log p(y | p)/dp, (K,): E[s]/p - E[n-s]/q; at the ends by one record more or less."""
+        if self._is_single_laplace:
+            return binomial_laplace.score(p, y=self.releases[0].value[0], n=self.n, rate=self._rate)
+        found = self._summed(p)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            inner = found.counted / p - found.others / (1 - p)
+            none, one, last, every = self.log_noise(np.array([0.0, 1.0, self.n - 1.0, float(self.n)]))
+            ends = self.n * np.expm1(one - none), -self.n * np.expm1(last - every)
+        return np.asarray(np.where(p == 0, ends[0], np.where(p == 1, ends[1], inner)))
+
+
+@dataclass(frozen=True, slots=True)
+class TableModel:
+    """Releases of the same table of the same records, each cell with its own noise."""
+
+    releases: tuple[Release, ...]
+    population: Any
+    n: int
+    is_exact: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, releases: tuple[Release, ...], population: Any, *, n: int) -> TableModel:
+        _check_one_statistic(releases, (Histogram, Marginals), "TableModel")
+        statistic = releases[0].statistic
+        if isinstance(statistic, Marginals) and len(statistic.cliques) != 1:
+            raise Unsupported("The tables of several cliques share records; only one of them has an exact law.")
+        for release in releases:
+            if not isinstance(release.law, AdditiveLaw):
+                raise Unsupported(f"A table has no likelihood under the law {release.law.family!r}.")
+        _check_population(releases[0], population)
+        return cls(releases, population, n)
+
+    @classmethod
+    def is_affordable(cls, release: Release, *, n: int) -> bool:
+        """True where one row of theta costs some 50 milliseconds at most: what the noise reaches times the cells."""
+        law = release.law
+        if not isinstance(law, AdditiveLaw):
+            return False
+        ratio = np.array(law.ratio)
+        widest = float(np.sqrt(n)) * 0.5
+        reach = np.minimum(45 * ratio if isinstance(law, DiscreteLaplace) else 10 * ratio, 10 * widest) + 50
+        sd = np.minimum(np.array(law.sd) / np.array(law.step), widest)
+        circle = max(24 * float(np.sqrt(np.sum(np.square(sd)))) + 100, 4 * float(np.max(reach)))
+        return law.size * circle <= MOST_WORK
+
+    @property
+    def because(self) -> str:
+        cells = len(self.releases[0].value)
+        return (
+            f"exact: the {cells} cells of {self.n} records are multinomial, and every table that matters is summed over"
+        )
+
+    def probabilities(self, theta: Theta) -> Array:
+        """The law of the cell of one record, (K, m)."""
+        return _probabilities(self, theta)
+
+    def log_noise(self, s: Array) -> Array:
+        """log P(y_j | s) for s (R, m, ...), over all releases."""
+        total = np.zeros(s.shape)
+        for release in self.releases:
+            law = release.law
+            assert isinstance(law, AdditiveLaw)
+            residual = np.array(release.value, dtype=float).reshape(1, -1, *(1,) * (s.ndim - 2)) - s
+            ratios = np.array(law.ratio)
+            for ratio in np.unique(ratios):
+                same = np.flatnonzero(ratios == ratio)
+                total[:, same] += law.log_pmf(residual[:, same], int(same[0]))
+        return total
+
+    def log_likelihood(self, theta: Theta) -> Array:
+        return self._table(theta).log_likelihood()
+
+    def score(self, theta: Theta) -> dict[str, Array]:
+        supports = scalar_supports(self.population)
+        if not supports:
+            return {}
+        p, means = self.probabilities(theta), self._table(theta).means()
+        return {name: _pulled(means, p, central_difference(self.probabilities, theta, name, support))
+                for name, support in supports.items()}  # fmt: skip
+
+    def draw_statistic(self, rng: np.random.Generator, theta: Theta) -> Array:
+        """The whole table given y and theta, exactly: (K, m)."""
+        return self._table(theta).draw(rng).astype(float)
+
+    def latent(self, parameters: Parameters) -> None:
+        """None: the table is already summed out."""
+
+    @property
+    def dirichlet_prior(self) -> conjugate.DirichletPrior | None:
+        """The unknown that the cell probabilities are, where its prior is a Dirichlet law; else None."""
+        return conjugate.dirichlet_prior(self.population, self.releases[0])
+
+    def dirichlet_posterior(self, prior: conjugate.DirichletPrior) -> conjugate.DirichletPosterior:
+        """The exact posterior of that unknown, as a mixture of Dirichlet laws."""
+        return conjugate.DirichletPosterior.of(prior, self.n, self.log_noise)
+
+    def _table(self, theta: Theta) -> TableSum:
+        return TableSum(self.n, PoissonCells(self.n, self.probabilities(theta)), self.log_noise)
+
+
+@dataclass(frozen=True, slots=True)
+class CellsModel:
+    """Answers under randomized response: their counts are multinomial, cell by cell through the response matrix."""
+
+    releases: tuple[Release, ...]
+    population: Any
+    n: int
+    is_exact: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, releases: tuple[Release, ...], population: Any, *, n: int) -> CellsModel:
+        if len(releases) != 1:
+            raise Unsupported(
+                "Two sets of answers of the same people have no joint law that can be computed; ask disjoint parts."
+            )
+        if not isinstance(releases[0].statistic, Records) or not isinstance(releases[0].law, RandomizedResponse):
+            raise Unsupported(f"{releases[0].statistic} did not come through randomized response.")
+        _check_population(releases[0], population)
+        return cls(releases, population, n)
+
+    @property
+    def because(self) -> str:
+        return f"exact: {self.n} answers under randomized response are multinomial"
+
+    def probabilities(self, theta: Theta) -> Array:
+        """The law of the true cell of one record, (K, m)."""
+        return _probabilities(self, theta)
+
+    def log_likelihood(self, theta: Theta) -> Array:
+        counts = self._counts
+        ways = float(gammaln(self.n + 1) - np.sum(gammaln(counts + 1)))
+        return ways + cells.log_likelihood(counts, self.probabilities(theta), keep=self._keep)
+
+    def score(self, theta: Theta) -> dict[str, Array]:
+        pull = cells.score(self._counts, self.probabilities(theta), keep=self._keep)
+        return {
+            name: np.asarray(np.sum(pull * central_difference(self.probabilities, theta, name, support), axis=-1))
+            for name, support in scalar_supports(self.population).items()
+        }
+
+    def draw_statistic(self, rng: np.random.Generator, theta: Theta) -> Array:
+        """The true cell counts given the answers and theta: of c_j answers j, cell i has a share p_i R_ij/q_j."""
+        p = self.probabilities(theta)
+        rows = cells.response_matrix(keep=self._keep, cells=p.shape[1])
+        drawn = np.zeros(p.shape)
+        for j, count in enumerate(self._counts):
+            share = p * rows[:, j]
+            drawn += rng.multinomial(int(count), share / np.sum(share, axis=1, keepdims=True))
+        return drawn
+
+    def latent(self, parameters: Parameters) -> None:
+        """None: the true cells are already summed out."""
+
+    @property
+    def _counts(self) -> Array:
+        return np.array(self.releases[0].value, dtype=float)
+
+    @property
+    def _keep(self) -> float:
+        law = self.releases[0].law
+        assert isinstance(law, RandomizedResponse)
+        return float(law.keep)
+
+
+Model = CountModel | TableModel | CellsModel
+
+
+def _probabilities(model: Model, theta: Theta) -> Array:
+    release = model.releases[0]
+    assert isinstance(release.statistic, Count | Histogram | Marginals | Records)
+    return cell_probabilities(model.population, release.schema, release.statistic, theta)
+
+
+def _pulled(means: Array, p: Array, slopes: Array) -> Array:
+    """sum_j E[s_j]/p_j dp_j; a cell without probability has no records and pulls nothing."""
+    return np.asarray(np.sum(np.where(p > 0, means / np.where(p > 0, p, 1.0), 0.0) * slopes, axis=-1))
+
+
+def _check_one_statistic(releases: tuple[Release, ...], kinds: tuple[type, ...], name: str) -> None:
+    if not releases or not all(isinstance(release.statistic, kinds) for release in releases):
+        words = " or ".join(kind.__name__ for kind in kinds)
+        raise Unsupported(f"{name} scores releases of {words} only.")
+    if any(release.statistic != releases[0].statistic for release in releases):
+        raise Unsupported("Releases of different counts of the same records have no joint law here; infer from one.")
+    if any((release.dataset, release.part) != (releases[0].dataset, releases[0].part) for release in releases):
+        raise Unsupported("Releases of different records are independent: their log-likelihoods add.")
+
+
+def _check_population(release: Release, population: Any) -> None:
+    """Refuse now, in one sentence, a population that does not describe the columns."""
+    attach(population, release.schema, columns_of(release.statistic, release.schema))

@@ -1,0 +1,236 @@
+"""The likelihood of one or several releases, chosen from their structure.
+
+    different data sets, or disjoint parts of one      independent given theta: likelihoods multiply
+    the same data set and part                         the same records: one joint law of the stacked statistic
+    overlapping parts                                  refused: neither rule is right
+
+Within a group of the same records the law is the statistic's own where that is affordable (counts and tables; local
+answers; one sum of up to some hundred records; order statistics through a bank), else the central limit theorem with
+the clamp inside its moments. `because` says which, and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.exact import integer
+from noisewise.likelihood.bank import RecordsBank
+from noisewise.likelihood.count_models import CellsModel, CountModel, TableModel
+from noisewise.likelihood.exact_sum import ExactSum
+from noisewise.likelihood.local_answers import LocalAnswers
+from noisewise.likelihood.model import Likelihood, Parameters
+from noisewise.likelihood.normal_sum import NormalSum
+from noisewise.likelihood.order_bank import OrderBank
+from noisewise.likelihood.same_records import one_schema
+from noisewise.populations.parameters import Array, Theta
+from noisewise.privacy.finite import FiniteLaw
+from noisewise.release import Release
+from noisewise.statistics import Count, Histogram, Marginals, Moments, Records, SmallestEigenvalue
+from noisewise.statistics.order import OrderStatistic, Quantile
+
+SMALL_N = 30  # up to here several sums of few records are worth a bank
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Independent groups of records: log-likelihoods add."""
+
+    groups: tuple[Any, ...]
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        return tuple(release for group in self.groups for release in group.releases)
+
+    @property
+    def is_exact(self) -> bool:
+        return all(group.is_exact for group in self.groups)
+
+    @property
+    def because(self) -> str:
+        reasons = list(dict.fromkeys(group.because for group in self.groups))
+        if len(self.groups) == 1:
+            return str(reasons[0])
+        return f"{len(self.groups)} independent groups of records: {'; '.join(reasons)}"
+
+    @property
+    def mixing(self) -> int:
+        """Mixing variances to be sampled with theta, over all groups."""
+        return sum(getattr(group, "mixing", 0) for group in self.groups)
+
+    @property
+    def mixing_scale(self) -> Array:
+        """The Laplace scale behind each mixing variance."""
+        scales = [group.mixing_scale for group in self.groups if getattr(group, "mixing", 0)]
+        return np.concatenate(scales) if scales else np.empty(0)
+
+    @property
+    def roughness(self) -> float:
+        """The relative error of the likelihood itself, where it is computed from base draws: finer is not worth it."""
+        return max(getattr(group, "roughness", 0.0) for group in self.groups)
+
+    def log_likelihood(self, theta: Theta) -> Array:
+        return np.asarray(sum(group.log_likelihood(theta) for group in self.groups))
+
+    def log_likelihood_given(self, theta: Theta, variances: Array) -> Array:
+        """log p(y | theta, w) with the mixing variances w (K, mixing), group by group."""
+        total, start = np.zeros(len(variances)), 0
+        for group in self.groups:
+            size = getattr(group, "mixing", 0)
+            mixed = variances[:, start : start + size]
+            total = total + (group.log_likelihood_given(theta, mixed) if size else group.log_likelihood(theta))
+            start += size
+        return total
+
+    def score(self, theta: Theta) -> dict[str, Array]:
+        scores = [group.score(theta) for group in self.groups]
+        return {name: np.asarray(sum(score[name] for score in scores)) for name in scores[0]}
+
+    def draw_statistic(self, rng: np.random.Generator, theta: Theta) -> Array:
+        return np.concatenate([group.draw_statistic(rng, theta) for group in self.groups], axis=1)
+
+    def latent(self, parameters: Parameters) -> Any:
+        return self.groups[0].latent(parameters) if len(self.groups) == 1 else None
+
+
+def joint_likelihood(
+    releases: Sequence[Release], population: Any, *, likelihood: str = "auto", n: object = None
+) -> Product:
+    """p(releases | theta) by the rule above; `n` is the stated number of records under add-remove."""
+    if likelihood not in ("auto", "clt"):
+        raise InvalidArgument(f"likelihood = {likelihood!r:.40}: it is 'auto' or 'clt'.", argument="likelihood")
+    given = checked_releases(releases)
+    sizes = stated_sizes(given, n)
+    groups: dict[Any, list[int]] = {}
+    for index, release in enumerate(given):
+        groups.setdefault((release.dataset, release.part), []).append(index)
+    _check_disjoint(given)
+    models = []
+    for members in groups.values():
+        if len({sizes[index] for index in members}) > 1:
+            raise InvalidArgument("Releases of the same records were given different n.", argument="n")
+        same = one_schema(tuple(given[index] for index in members))
+        models.append(_group(same, population, likelihood, sizes[members[0]]))
+    return Product(tuple(models))
+
+
+def checked_releases(releases: object) -> tuple[Release, ...]:
+    """One release or several, all of a kind that can be learnt from."""
+    given = (releases,) if isinstance(releases, Release) else releases
+    if isinstance(given, str | bytes) or not isinstance(given, Sequence) or not given:
+        raise InvalidArgument(
+            "Give a Release or a list of them, as from Release.load('income.release.json').", argument="releases"
+        )
+    for release in given:
+        if not isinstance(release, Release):
+            raise InvalidArgument(
+                f"releases holds a {type(release).__name__}; only releases can be learnt from. "
+                "Load files with Release.load(path).",
+                argument="releases",
+            )
+        if isinstance(release.statistic, Quantile):
+            raise Unsupported(
+                f"{release.statistic} came through the exponential mechanism, which serves to set bounds only. "
+                "Release a statistic of other records with those bounds, and infer from that."
+            )
+        if isinstance(release.statistic, SmallestEigenvalue | Moments):
+            raise Unsupported(f"A release of {release.statistic.kind} is for a regression model, not for a population.")
+    hashes = [release.hash for release in given]
+    if len(set(hashes)) != len(hashes):
+        raise InvalidArgument("The same release is given twice; it tells nothing new.", argument="releases")
+    return tuple(given)
+
+
+def stated_sizes(releases: tuple[Release, ...], n: object) -> list[int]:
+    """The number of records behind each release: public under change-one, else as the analyst states it."""
+    private = [release for release in releases if not release.schema.is_change_one]
+    if not private:
+        if n is not None:
+            raise InvalidArgument("n is public in these releases; leave n= out.", argument="n")
+        return [release.schema.largest_n for release in releases]
+    if n is None:
+        raise InvalidArgument(
+            "Under add-remove the number of records is private. State the n you assume, as in infer(..., n=4000); "
+            "the verdict will say so.",
+            argument="n",
+        )
+    stated = list(n) if isinstance(n, Sequence) and not isinstance(n, str) else [n] * len(releases)
+    if len(stated) != len(releases):
+        raise InvalidArgument(f"n lists {len(stated)} numbers for {len(releases)} releases.", argument="n")
+    return [
+        release.schema.largest_n
+        if release.schema.is_change_one
+        else integer(value, "n", minimum=1, maximum=release.schema.largest_n)
+        for release, value in zip(releases, stated, strict=True)
+    ]
+
+
+def _check_disjoint(releases: tuple[Release, ...]) -> None:
+    whole = (0, 1)
+    for index, one in enumerate(releases):
+        for other in releases[index + 1 :]:
+            if one.dataset != other.dataset or one.part == other.part:
+                continue
+            a, b = one.part or whole, other.part or whole
+            if a[0] < b[1] and b[0] < a[1]:
+                raise Unsupported(
+                    f"{one.statistic} and {other.statistic} come from overlapping parts of one data set "
+                    f"({a[0]} to {a[1]} and {b[0]} to {b[1]}): they share some records, so they are neither "
+                    "independent nor about the same records. Use releases of equal or of disjoint parts."
+                )
+
+
+def _group(releases: tuple[Release, ...], population: Any, likelihood: str, n: int) -> Likelihood:
+    """The law of releases of the same records."""
+    statistics = [release.statistic for release in releases]
+    is_additive = not any(isinstance(statistic, Records | OrderStatistic) for statistic in statistics)
+    has_finite = any(isinstance(release.law, FiniteLaw) for release in releases)
+    if likelihood == "clt":
+        if not is_additive or has_finite:
+            raise Unsupported("likelihood='clt' needs sums, means, counts or tables; use likelihood='auto'.")
+        return NormalSum(releases, population, n=n)
+    if any(isinstance(statistic, Records) for statistic in statistics):
+        if len(releases) > 1:
+            raise Unsupported(
+                "Local answers and another release of the same records have no joint law that can be computed; "
+                "release them from disjoint parts, or infer from one of them."
+            )
+        local = CellsModel.of if releases[0].is_categorical else None
+        return local(releases, population, n=n) if local else LocalAnswers(releases[0], population, n=n)
+    if not is_additive:
+        if len(releases) == 1:
+            return OrderBank.of(releases[0], population)
+        return RecordsBank.of(releases, population, n=n)
+    if all(statistic == statistics[0] for statistic in statistics) and isinstance(statistics[0], Count):
+        return CountModel.of(releases, population, n=n)
+    if has_finite:
+        raise Unsupported("An estimator's output joins only with releases of the same count of the same records.")
+    return _additive(releases, population, n)
+
+
+def _additive(releases: tuple[Release, ...], population: Any, n: int) -> Likelihood:
+    """Sums, means and tables: exact where affordable, else the central limit theorem, saying why."""
+    first = releases[0].statistic
+    if len(releases) == 1 and isinstance(first, Histogram | Marginals):
+        if not isinstance(first, Marginals) or len(first.cliques) == 1:
+            if TableModel.is_affordable(releases[0], n=n):
+                return TableModel.of(releases, population, n=n)
+            return NormalSum(releases, population, n=n, reason="the table is too large to enumerate")
+        return NormalSum(releases, population, n=n, reason="cliques overlap")
+    reason = "several components"
+    if len(releases) == 1:
+        refusal = ExactSum.refusal(releases[0], population, n=n)
+        if refusal is None and len(population.free) > 1:
+            refusal = "several unknowns, for which the exact law of the sum would be slow"
+        if refusal is None:
+            return ExactSum(releases[0], population, n=n)
+        reason = refusal
+    if n <= SMALL_N:
+        bank = RecordsBank.of(releases, population, n=n)
+        if bank.is_affordable():
+            return bank
+    return NormalSum(releases, population, n=n, reason=reason)

@@ -1,0 +1,323 @@
+"""A noisy order statistic under smooth sensitivity, by a bank of base draws shared by all theta.
+
+The release is y = s + (S/alpha) V where the statistic s and the secret scale S come from the same n records, so
+    p(y | theta) = E_x h(y | s(x), S(x))
+has no closed form (Alparslan & Yıldırım 2022, sections 4.3 and 5.4). But s_(i) = G_theta(u_(i)), G the quantile
+function of the feature (`feature_quantile`) and u_(i) order statistics of uniforms, and S only sees the ranks near m.
+The whole expectation is therefore over
+    ell = logit u_(m),        with the closed density e^(m ell) / ((1 + e^ell)^(n+1) B(m, n+1-m)), and
+    the ranks beside it:      u_(m-a)/u_(m) and (1-u_(m+b))/(1-u_(m)), products of independent Beta ratios,
+which are drawn directly: the cost does not grow with n. Base draws are free of theta, so log p is smooth in theta.
+
+ell carries most of the variance, and noise may be far narrower than its spread. So it is drawn from three laws at once,
+    its own;   a Cauchy law around the ell_y with G(ell_y) = y, as wide as the noise is there;   a wide Cauchy law,
+each by randomised quasi-Monte Carlo, weighted by p(ell) over their mixture (the balance heuristic; Veach & Guibas
+1995): weights are bounded, and wherever the noise puts the integrand there are points. Eight independent scrambles of
+the points give the Monte Carlo error of log p. The seed is part of a quadrature rule, not of a result: any seed gives
+the same likelihood within that error, and the same seed the same numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from scipy.special import betaln, logsumexp, polygamma
+
+from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.likelihood.feature_quantile import FeatureQuantile, Table, inverse, read
+from noisewise.likelihood.model import Parameters, numerical_score, scalar_supports
+from noisewise.likelihood.order_draws import SHARES, WIDTH_OF_WIDE, Bank, Window, draw_bank, window_of
+from noisewise.likelihood.scrambles import N_SCRAMBLES, log_error, log_mean, typical_error
+from noisewise.likelihood.smooth_scale import Side, discounted_gap, of_sorted, steep
+from noisewise.populations.cleaned import records_from_base, single_rows
+from noisewise.populations.parameters import Array, Theta, rows_of
+from noisewise.populations.population import AnyPopulation
+from noisewise.privacy.law import SmoothLaplace, SmoothLaw
+from noisewise.privacy.smooth import reach, scale_floor
+from noisewise.release import Release
+from noisewise.statistics.order import OrderStatistic, Quantile
+
+__all__ = ["N_SCRAMBLES", "OrderBank", "OrderRecords"]
+
+PER_SHARE = 32
+FLAT, FLATTEST = 0.1, 0.02  # beta below which S averages over so many ranks that fewer base draws will do
+N_SKETCHED = 16
+FURTHEST_NEAR = 60.0
+
+
+class Points(NamedTuple):
+    """The bank at one theta: log importance weights, the statistic and its floored smooth scale."""
+
+    log_weight: Array
+    statistic: Array
+    scale: Array
+
+
+@dataclass(frozen=True)
+class OrderBank:
+    """The likelihood of one noisy median, maximum or minimum."""
+
+    release: Release
+    population: AnyPopulation
+    law: SmoothLaw
+    rank: int
+    low: float
+    high: float
+    floor: float
+    quantile: FeatureQuantile
+    bank: Bank
+    window: Window
+    sketch: Window
+    seed: int
+
+    @classmethod
+    def of(cls, release: Release, population: AnyPopulation, *, seed: int = 0, size: int | None = None) -> OrderBank:
+        """`size` is the number of base draws; by default 576 to 2304, so that the error is about half a percent."""
+        statistic, law, schema = release.statistic, release.law, release.schema
+        if (
+            not isinstance(statistic, OrderStatistic)
+            or isinstance(statistic, Quantile)
+            or not isinstance(law, SmoothLaw)
+        ):
+            raise Unsupported(
+                f"A bank of order statistics scores a median, maximum or minimum under smooth sensitivity, "
+                f"not {statistic} with the law {law.family!r}."
+            )  # fmt: skip
+        n, (low, high) = schema.largest_n, statistic.bounds(schema)
+        m, floor = statistic.rank(n), scale_floor(step=law.step, alpha=law.alpha)
+        centre = _expected_logit(m, n)
+        spread = math.sqrt(float(polygamma(1, m) + polygamma(1, n + 1 - m)))
+        furthest = reach(beta=steep(law.beta), low=low, high=high, floor=floor)
+        sides = Side.of(m - 1, furthest), Side.of(n - m, furthest)
+        quantile = FeatureQuantile.of(population, schema, statistic.feature, centre=centre, spread=spread)
+        bank = draw_bank(np.random.default_rng(seed), sides, m, n, centre, spread, _per_share(size, law.beta))
+        window, sketch = (window_of(bank, sides, law.beta, most) for most in (None, N_SKETCHED))
+        return cls(release, population, law, m, low, high, floor, quantile, bank, window, sketch, seed)
+
+    @property
+    def n(self) -> int:
+        return self.release.schema.largest_n
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        return (self.release,)
+
+    @property
+    def roughness(self) -> float:
+        """How finely the likelihood is worth integrating: well below its own Monte Carlo error."""
+        return 1e-4
+
+    @property
+    def is_exact(self) -> bool:
+        return True
+
+    @cached_property
+    def because(self) -> str:
+        size, error = len(self.bank.own), typical_error(self._scramble_logs, self.population, self.seed)
+        return (
+            f"exact law by a bank of {size} base draws (Monte Carlo error of the log-likelihood about {error:.1g}): "
+            "the scale of the noise depends on the records, so no closed form exists"
+        )
+
+    def log_likelihood(self, theta: Theta) -> Array:
+        return log_mean(self._scramble_logs(theta))
+
+    def error(self, theta: Theta) -> Array:
+        """The Monte Carlo standard error of log p(y | theta), (K,), from the scrambles of the base draws."""
+        return log_error(self._scramble_logs(theta))
+
+    def score(self, theta: Theta) -> dict[str, Array]:
+        """By differences at common base draws: the derivative of the bank's own, continuous likelihood."""
+        return numerical_score(self.log_likelihood, theta, scalar_supports(self.population))
+
+    def draw_statistic(self, rng: np.random.Generator, theta: Theta) -> Array:
+        """s given y and theta: a base draw picked in proportion to its weight times the noise density."""
+        drawn = np.empty((rows_of(theta), 1))
+        for k, table in enumerate(self.quantile.tables(theta)):
+            points = self._points(table)
+            logs = points.log_weight + self._log_noise(points)
+            drawn[k] = points.statistic[np.argmax(logs + rng.gumbel(size=logs.size))]
+        return drawn
+
+    def latent(self, parameters: Parameters) -> OrderRecords:
+        return OrderRecords(self, parameters)
+
+    def log_noise_of(self, values: Array) -> Array:
+        """log h(y | s, S) of data sets given as feature values (M, n); NaN where they are not numbers."""
+        values = np.sort(values, axis=-1)
+        if not np.isfinite(values).all():
+            return np.full(len(values), np.nan)
+        scale = of_sorted(values, rank=self.rank, low=self.low, high=self.high, beta=self.law.beta)
+        return self._log_noise(Points(scale, values[:, self.rank - 1], np.maximum(scale, self.floor)))
+
+    def _log_noise(self, points: Points) -> Array:
+        return self.law.log_pmf(self.release.value[0] - points.statistic / self.law.step, smooth_scale=points.scale)
+
+    def _scramble_logs(self, theta: Theta) -> Array:
+        """log p of each scramble alone, (K, N_SCRAMBLES); NaN where theta gives no law."""
+        logs = np.full((rows_of(theta), N_SCRAMBLES), np.nan)
+        for k, table in enumerate(self.quantile.tables(theta)):
+            if np.all(np.isfinite(table.values)) and not np.any(np.isnan(table.edges)):
+                points = self._points(table)
+                each = (points.log_weight + self._log_noise(points)).reshape(N_SCRAMBLES, -1)
+                logs[k] = log_mean(each)
+        return logs
+
+    def _points(self, table: Table) -> Points:
+        near, width = self._near_release(table)
+        bank, m, n = self.bank, self.rank, self.n
+        ell = np.choose(bank.component, [bank.own, near + width * bank.cauchy, bank.wide])
+        log_own = m * _log_expit(ell) + (n + 1 - m) * _log_expit(-ell) - betaln(m, n + 1 - m)
+        wide = _log_cauchy(ell, self.quantile.centre, WIDTH_OF_WIDE * self.quantile.spread)
+        laws = np.stack([log_own, _log_cauchy(ell, near, width), wide])
+        shares = np.log(np.array(SHARES) / sum(SHARES))[:, None]
+        log_weight = log_own - logsumexp(laws + shares, axis=0)
+        # The weights of a scramble average 1 in expectation; made to do so exactly, they add no noise of their own.
+        blocks = log_weight.reshape(N_SCRAMBLES, -1)
+        log_weight = (blocks - logsumexp(blocks, axis=1, keepdims=True) + math.log(blocks.shape[1])).ravel()
+        statistic, scale = self._scales(table, ell, np.ones(ell.size, bool), self.window)
+        return Points(log_weight, statistic, scale)
+
+    def _near_release(self, table: Table) -> tuple[Array, Array]:
+        """Where to look for ell beside its own law, and how widely, (N,) each.
+
+        Around ell_y, which puts the statistic on the release, as far as noise reaches. But z spreads away from ell's
+        own law, Laplace noise of 1/r spreads makes the integrand exp(-t^2/2 - r |z - t|): its top is at t = min(r, z).
+        Each base draw has its own scale, read here from few ranks: a proposal need not be exact, only known.
+        """
+        centre, spread, size = self.quantile.centre, self.quantile.spread, len(self.bank.own)
+        y = self.release.value[0] * self.law.step
+        z = float(np.clip((inverse(y, *_plain(table)) - centre) / spread, -FURTHEST_NEAR, FURTHEST_NEAR))
+        ell = centre + spread * z
+        _, scale = self._scales(table, np.full(size, ell), np.ones(size, bool), self.sketch)
+        beside = np.array([ell - spread / 8, ell + spread / 8])
+        rise = float(np.ptp(_read_all(beside, *_plain(table)))) * 4  # of the statistic, over one spread of ell
+        noise = scale / float(self.law.alpha)
+        width = np.clip(noise / np.maximum(rise, noise), 1e-9, 1.0)
+        if not isinstance(self.law, SmoothLaplace):
+            return np.full(size, ell), spread * width
+        excess = np.maximum(abs(z) - 1 / width, 0.0)
+        return ell - spread * math.copysign(1.0, z) * excess, spread * np.clip(excess, width, 1.0)
+
+    def _scales(self, table: Table, ell: Array, wanted: Any, window: Window) -> tuple[Array, Array]:
+        bounds = (self.low, self.high, math.exp(steep(self.law.beta)))
+        statistic, scale = _window_scales(ell, wanted, *window, bounds, *_plain(table))
+        return statistic, np.maximum(scale, self.floor)
+
+
+@dataclass(frozen=True, slots=True)
+class OrderRecords:
+    """The same law with all n records as latent base draws z ~ Uniform(0, 1), for averaged acceptance ratios."""
+
+    model: OrderBank
+    parameters: Parameters
+
+    @property
+    def n(self) -> int:
+        return self.model.n
+
+    def base(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        return rng.random((*shape, self.n))
+
+    def log_noise(self, z: Array, position: Array) -> Array:
+        """log h(y | z, theta), (K, N), for z (K, N, n)."""
+        model, quantile = self.model, self.model.quantile
+        found = np.empty(z.shape[:2])
+        for k, theta in enumerate(single_rows(self.parameters(position))):
+            base = {quantile.column: z[k]}
+            x = records_from_base(model.population, model.release.schema, base, theta, (quantile.column,))
+            found[k] = model.log_noise_of(quantile.feature_of(x[quantile.column][0]))
+        return found
+
+
+def _per_share(size: int | None, beta: float) -> int:
+    """The power of two of points that one share takes in one scramble."""
+    if size is None:
+        return PER_SHARE if beta > FLAT else PER_SHARE // 2 if beta > FLATTEST else PER_SHARE // 4
+    if isinstance(size, bool) or not isinstance(size, int) or size < N_SCRAMBLES * sum(SHARES):
+        raise InvalidArgument(
+            f"size = {size!r}: a bank needs at least {N_SCRAMBLES * sum(SHARES)} base draws.", argument="size"
+        )
+    return 1 << max(0, round(math.log2(size / (N_SCRAMBLES * sum(SHARES)))))
+
+
+def _expected_logit(m: int, n: int) -> float:
+    return float(polygamma(0, m) - polygamma(0, n + 1 - m))
+
+
+def _log_expit(ell: Array) -> Array:
+    return np.asarray(-np.logaddexp(0.0, -ell))
+
+
+def _log_cauchy(x: Array, centre: float | Array, width: float | Array) -> Array:
+    return np.asarray(-np.log(np.pi * width * (1 + ((x - centre) / width) ** 2)))
+
+
+def _plain(table: Table) -> tuple[Any, ...]:
+    """A table as the arguments of compiled functions."""
+    layout = (table.centre, table.spread, table.first, table.cell, table.least_until, table.largest_from)
+    return table.values, table.slopes, table.edges, table.is_step, layout
+
+
+@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+def _read_all(ell: Any, values: Any, slopes: Any, edges: Any, is_step: bool, layout: Any) -> Any:
+    found = np.empty(ell.size)
+    for k in range(ell.size):
+        found[k] = read(ell[k], values, slopes, edges, is_step, layout)
+    return found
+
+
+@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+def _window_scales(
+    ell: Any,
+    wanted: Any,
+    log_below: Any,
+    log_above: Any,
+    down_weight: Any,
+    up_weight: Any,
+    has_end: Any,
+    bounds: Any,
+    values: Any,
+    slopes: Any,
+    edges: Any,
+    is_step: bool,
+    layout: Any,
+) -> Any:
+    """The statistic and S at each point of the bank, from no more ranks than can matter; bounds = (low, high, e^b)."""
+    low, high, lift = bounds
+    n_up, n_down = up_weight.size, down_weight.size
+    up, down = np.empty(n_up), np.empty(n_down)
+    statistic, scale = np.empty(ell.size), np.full(ell.size, high - low)
+    reach_up, reach_down = lift * (high - low) * up_weight, lift * (high - low) * down_weight
+    for j in range(ell.size):
+        centre = read(ell[j], values, slopes, edges, is_step, layout)
+        statistic[j] = up[0] = down[0] = centre
+        if not wanted[j]:
+            continue
+        to_low, to_high = -np.logaddexp(0.0, -ell[j]), -np.logaddexp(0.0, ell[j])  # log u_(m), log (1 - u_(m))
+        best, b, a = 0.0, 1, 1
+        while (b < n_up and reach_up[b] > best) or (a < n_down and reach_down[a] > best):
+            if b < n_up and reach_up[b] > best:
+                if has_end[1] and b == n_up - 1:
+                    up[b] = high
+                else:
+                    x = to_high + log_above[j, b - 1]
+                    up[b] = read(np.log(-np.expm1(x)) - x, values, slopes, edges, is_step, layout)
+                best = max(best, lift * up_weight[b] * (up[b] - centre))
+                b += 1
+            if a < n_down and reach_down[a] > best:
+                if has_end[0] and a == n_down - 1:
+                    down[a] = low
+                else:
+                    x = to_low + log_below[j, a - 1]
+                    down[a] = read(x - np.log(-np.expm1(x)), values, slopes, edges, is_step, layout)
+                best = max(best, lift * down_weight[a] * (centre - down[a]))
+                a += 1
+            best = max(best, lift * up_weight[b - 1] * down_weight[a - 1] * (up[b - 1] - down[a - 1]))
+        scale[j] = max(best, lift * discounted_gap(up, up_weight, b, down, down_weight, a))
+    return statistic, scale

@@ -1,0 +1,277 @@
+"""Populations written as text, read by a whitelist parser.
+
+    population_from_text("normal(mean=norm(50, 50), sd=halfnorm(scale=50))")
+    population_from_spec({"income": "lognormal(log_mean=norm(3, 1), log_sd=0.7)", "smoker": "bernoulli(p=beta(1, 1))"})
+
+The outermost name is one of our populations; names inside are scipy.stats distributions with numbers, frozen as priors.
+The text is parsed to a syntax tree and walked; a node that is not on the list is refused. Nothing is ever evaluated as
+code, so a spec or a posterior from a stranger can be read safely. Writing and reading again gives the same population,
+to the last bit of every number.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+import numpy as np
+from scipy import stats
+
+from noisewise.errors import InvalidSpec, NoisewiseError, Unsupported
+from noisewise.populations.distribution import FromScipy, GammaLaw
+from noisewise.populations.multivariate import MultivariateNormal
+from noisewise.populations.population import (
+    Bernoulli,
+    Categorical,
+    Exponential,
+    Gamma,
+    Joint,
+    LocationScale,
+    LogNormal,
+    Normal,
+    Poisson,
+    Population,
+    Uniform,
+)
+
+LONGEST_TEXT = 20_000
+ANY_COLUMN = "*"  # the entry of a spec for a population that names its columns itself, or none
+Written = Population | Joint | MultivariateNormal
+
+NAMED: Mapping[str, Callable[..., Population]] = {
+    "normal": Normal, "uniform": Uniform, "bernoulli": Bernoulli, "categorical": Categorical, "poisson": Poisson,
+    "exponential": Exponential, "gamma": Gamma, "lognormal": LogNormal,
+}  # fmt: skip
+OTHERS = ("location_scale", "population", "joint", "multivariate_normal")
+CAMEL = {"LogNormal": "lognormal", "LocationScale": "location_scale", "MultivariateNormal": "multivariate_normal"}
+SEVERAL = {"dirichlet": stats.dirichlet, "normal_inverse_gamma": stats.normal_inverse_gamma}
+
+
+def population_from_text(text: str) -> Written:
+    """Read a population such as 'normal(mean=norm(50, 50), sd=halfnorm(scale=50))'."""
+    if not isinstance(text, str) or not text.strip():
+        raise InvalidSpec(f"Expected a population such as 'normal(mean=norm(0, 1), sd=2)', not {text!r:.60}.",
+                          where="population")  # fmt: skip
+    if len(text) > LONGEST_TEXT:
+        raise InvalidSpec(f"A population of {len(text)} characters is longer than {LONGEST_TEXT}.", where="population")
+    try:
+        return _population(ast.parse(text.strip(), mode="eval").body)
+    except NoisewiseError:
+        raise
+    except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
+        raise InvalidSpec(f"{_short(text)} cannot be read as a population.", where="population") from None
+
+
+def population_from_spec(table: Mapping[str, str]) -> Written:
+    """Read a spec's [population]: one text a column; one column keeps plain parameter names, several are a Joint."""
+    if not isinstance(table, Mapping) or not table:
+        raise InvalidSpec("[population] needs an entry for each column, as in income = \"normal(...)\".",
+                          where="population")  # fmt: skip
+    if ANY_COLUMN in table:
+        if len(table) > 1:
+            raise InvalidSpec(f"[population] has {ANY_COLUMN!r}, which stands for all columns, and others beside it.",
+                              where="population")  # fmt: skip
+        return population_from_text(table[ANY_COLUMN])
+    columns = {}
+    for column, text in table.items():
+        population = population_from_text(text)
+        if not isinstance(population, Population):
+            raise InvalidSpec(f"The entry of {column!r:.60} describes several columns; write it under {ANY_COLUMN!r}.",
+                              where=str(column))  # fmt: skip
+        columns[column] = population
+    if len(columns) == 1:
+        ((column, population),) = columns.items()
+        return population.named(column)
+    return Joint(**columns)
+
+
+def population_to_text(population: Written) -> str:
+    """The text that reads back as this population (of whichever column: a spec also says which)."""
+    if isinstance(population, Joint):
+        entries = {name: population_to_text(law) for name, law in population.columns.items()}
+        return f"joint({{{', '.join(f'{name!r}: {text}' for name, text in entries.items())}}})"
+    if isinstance(population, MultivariateNormal):
+        return _multivariate_text(population)
+    law, parameters = population.distribution, _parameter_texts(population)
+    if isinstance(law, FromScipy):
+        base = _scipy_name(law.distribution)
+        if law.standard:
+            return _call_text("location_scale", [f"{base}({', '.join(map(_number_text, law.standard))})"], parameters)
+        return _call_text("population", [base], parameters)
+    name = "exponential" if isinstance(law, GammaLaw) and not law.has_shape else law.name
+    return _call_text(name, [], parameters)
+
+
+def population_to_spec(population: Written) -> dict[str, str]:
+    """The [population] section that reads back as this population."""
+    if isinstance(population, Joint) and len(population.columns) > 1 and ANY_COLUMN not in population.columns:
+        return {name: population_to_text(law) for name, law in population.columns.items()}
+    column = population.column if isinstance(population, Population) else None
+    return {ANY_COLUMN if column is None else column: population_to_text(population)}
+
+
+def _population(node: ast.expr) -> Written:
+    made = _read_population(node)
+    assert isinstance(made, Population | Joint | MultivariateNormal)
+    return made
+
+
+def _read_population(node: ast.expr) -> Any:
+    match node:
+        case ast.Call(func=ast.Name(id=given), args=args, keywords=keywords):
+            name = CAMEL.get(given, given[:1].lower() + given[1:])
+            if name in NAMED and not args:
+                return _made(NAMED[name], given, [], {key: _value(v) for key, v in _named(keywords, node).items()})
+            if name in ("population", "location_scale") and len(args) == 1:
+                make = Population if name == "population" else LocationScale
+                base = _scipy(args[0].id) if isinstance(args[0], ast.Name) else _value(args[0])
+                return _made(make, given, [base], {key: _value(v) for key, v in _named(keywords, node).items()})
+            if name == "joint":
+                return Joint(**{column: _one_column(v) for column, v in _joint_entries(args, keywords, node).items()})
+            if name == "multivariate_normal" and not args:
+                return _made(MultivariateNormal, given, [], _multivariate_arguments(_named(keywords, node)))
+            if name in NAMED:
+                raise InvalidSpec(f"{given} takes its parameters by name, not as in {_shown(node)}.", where=given)
+            known = ", ".join((*NAMED, *OTHERS))
+            raise InvalidSpec(f"There is no population {given!r:.60}; there are {known}.", where=given[:60])
+    return _refuse(node)
+
+
+def _value(node: ast.expr) -> Any:
+    """A number, a list of values, or a prior."""
+    match node:
+        case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
+            if abs(number) > 1e300 or not math.isfinite(number):
+                raise InvalidSpec(f"The number {_shown(node)} is too large.", where="population")
+            return number
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant() as operand):
+            return -_value(operand)
+        case ast.List(elts=entries) | ast.Tuple(elts=entries):
+            return [_value(entry) for entry in entries]
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
+            numbers = {key: _number(v) for key, v in _named(keywords, node).items()}
+            return _made(_scipy(name), name, [_number(arg) for arg in args], numbers)
+        case ast.Name(id=name) if name in SEVERAL or isinstance(getattr(stats, name, None), _SCIPY):
+            raise InvalidSpec(f"{name} needs its numbers, as in {name}(...).", where=name)
+    return _refuse(node)
+
+
+def _number(node: ast.expr) -> Any:
+    return _value(node) if not isinstance(node, ast.Call) else _refuse(node)
+
+
+_SCIPY = (stats.rv_continuous, stats.rv_discrete)
+
+
+def _scipy(name: str) -> Any:
+    """A scipy.stats distribution by its name, and nothing else that scipy.stats holds."""
+    found = SEVERAL.get(name, getattr(stats, name, None))
+    if name not in SEVERAL and not isinstance(found, _SCIPY):
+        raise InvalidSpec(f"There is no distribution {name!r:.60} in scipy.stats.", where=name[:60])
+    return found
+
+
+def _named(keywords: list[ast.keyword], node: ast.expr) -> dict[str, ast.expr]:
+    named = {keyword.arg: keyword.value for keyword in keywords if keyword.arg is not None}
+    if len(named) != len(keywords):
+        _refuse(node)
+    return named
+
+
+def _one_column(node: ast.expr) -> Population:
+    population = _population(node)
+    return population if isinstance(population, Population) else _refuse(node)
+
+
+def _joint_entries(args: list[ast.expr], keywords: list[ast.keyword], node: ast.expr) -> dict[str, ast.expr]:
+    match args:
+        case []:
+            return _named(keywords, node)
+        case [ast.Dict(keys=keys, values=values)] if not keywords:
+            names = [key.value for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]
+            if len(set(names)) == len(values):
+                return dict(zip(names, values, strict=True))
+    return _refuse(node)
+
+
+def _multivariate_arguments(named: Mapping[str, ast.expr]) -> dict[str, Any]:
+    arguments = {}
+    for key, node in named.items():
+        if key == "columns" and isinstance(node, ast.List):
+            arguments[key] = [entry.value if isinstance(entry, ast.Constant) else _refuse(entry) for entry in node.elts]
+        else:
+            arguments[key] = _value(node)
+    return arguments
+
+
+def _made(make: Any, name: str, positional: list[Any], named: Mapping[str, Any]) -> Any:
+    try:
+        with np.errstate(all="ignore"):
+            return make(*positional, **named)
+    except NoisewiseError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise InvalidSpec(f"{name}: {str(error).rstrip('.')}.", where=name) from None
+
+
+def _refuse(node: ast.AST) -> NoReturn:
+    raise InvalidSpec(f"{_shown(node)} is not part of the language of populations: write numbers, lists, and "
+                      "distributions by name.", where="population")  # fmt: skip
+
+
+def _shown(node: ast.AST) -> str:
+    return _short(ast.unparse(node))
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 80 else text[:77] + "...")
+
+
+def _multivariate_text(population: MultivariateNormal) -> str:
+    texts = {name: _parameter_texts(law) for name, law in population.columns.items()}
+    parts = {key: f"[{', '.join(text[key] for text in texts.values())}]" for key in ("mean", "sd")}
+    if population.matrix is not None:
+        parts["correlation"] = _number_text(population.matrix)
+    else:
+        (known,) = population.coupling.known.values() or (None,)
+        prior = population.coupling.priors.get("correlation")
+        parts["correlation"] = _prior_text(prior) if known is None else _number_text(known[0])
+    return _call_text("multivariate_normal", [], {"columns": repr(list(population.columns)), **parts})
+
+
+def _parameter_texts(population: Population) -> dict[str, str]:
+    parameters = population.parameters
+    if parameters.joint is not None:
+        return {"prior": _prior_text(parameters.joint[1])}
+    known = {name: _number_text(value[0]) for name, value in parameters.known.items()}
+    priors = {name: _prior_text(prior) for name, prior in parameters.priors.items()}
+    return {name: (known | priors)[name] for name in population.distribution.domains}
+
+
+def _prior_text(prior: Any) -> str:
+    kind = type(prior).__name__.removesuffix("_frozen")
+    if kind == "dirichlet":
+        return _call_text("dirichlet", [_number_text(prior.alpha)], {})
+    if kind == "normal_inverse_gamma":
+        return _call_text(kind, [_number_text(value) for value in prior._shapes], {})
+    named = {name: _number_text(value) for name, value in prior.kwds.items()}
+    return _call_text(_scipy_name(prior.dist), [_number_text(value) for value in prior.args], named)
+
+
+def _scipy_name(distribution: Any) -> str:
+    name = str(distribution.name)
+    if type(getattr(stats, name, None)) is not type(distribution):
+        raise Unsupported(f"{name!r:.60} is not a distribution of scipy.stats, so it cannot be written as text.")
+    return name
+
+
+def _call_text(name: str, positional: list[str], named: Mapping[str, str]) -> str:
+    return f"{name}({', '.join([*positional, *(f'{key}={value}' for key, value in named.items())])})"
+
+
+def _number_text(value: Any) -> str:
+    """A number or a nested list of numbers, exactly: repr gives the shortest text that reads back to the same bits."""
+    plain = np.asarray(value).tolist()
+    return repr(plain)
