@@ -12,6 +12,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from noisewise.design.choice import Choice, choose
+    from noisewise.design.continuous import best_cells, best_clamp, best_exponent, best_weights
+    from noisewise.design.curve import design_curve
+    from noisewise.design.information import Information, information
+    from noisewise.design.precision import epsilon_for
     from noisewise.errors import (
         BudgetExceeded,
         DifferentRecords,
@@ -72,6 +77,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "noisewise.design.choice": "Choice choose",
+    "noisewise.design.continuous": "best_cells best_clamp best_exponent best_weights",
+    "noisewise.design.curve": "design_curve",
+    "noisewise.design.information": "Information information",
+    "noisewise.design.precision": "epsilon_for",
     "noisewise.errors": "BudgetExceeded DifferentRecords Incomparable InvalidArgument InvalidData InvalidRelease "
     "InvalidSpec LedgerError NoisewiseError Unsupported",
     "noisewise.holder.curator": "make_release",
@@ -102,6 +112,7 @@ __all__ = [
     "Bounded",
     "BudgetExceeded",
     "Categorical",
+    "Choice",
     "Count",
     "DifferentRecords",
     "Exponential",
@@ -109,6 +120,7 @@ __all__ = [
     "GaussianDP",
     "Histogram",
     "Incomparable",
+    "Information",
     "InvalidArgument",
     "InvalidData",
     "InvalidRelease",
@@ -145,9 +157,17 @@ __all__ = [
     "Uniform",
     "Unsupported",
     "ZeroConcentratedDP",
+    "best_cells",
+    "best_clamp",
+    "best_exponent",
+    "best_weights",
     "calibrate",
+    "choose",
     "column",
+    "design_curve",
+    "epsilon_for",
     "infer",
+    "information",
     "make_release",
     "plan",
     "respond",

@@ -10,7 +10,8 @@ from noisewise.errors import InvalidArgument, NoisewiseError
 from noisewise.inference.density import Density
 from noisewise.inference.exact import exact
 from noisewise.inference.line import on_the_line
-from noisewise.inference.plane import lay_grid, sample
+from noisewise.inference.modes import Frame
+from noisewise.inference.plane import Grid, lay_grids, propose, sample
 from noisewise.inference.target import Target
 from noisewise.inference.transform import Transform
 from noisewise.likelihood import inversion, normal_laplace
@@ -351,7 +352,7 @@ def test_a_bounded_pair_keeps_its_prior_and_its_proposals(rng):
     priors = {"a": stats.uniform(0, 1), "b": stats.gamma(2)}
     target = target_of(flat, **priors)
     density = Density(target)
-    drawn = sample(rng, density, lay_grid(rng, density), chains=4, draws=2500)
+    drawn = sample(rng, density, lay_grids(rng, density), chains=4, draws=2500)
     assert drawn.acceptance > 0.95
     theta = target.parameters(drawn.positions.reshape(-1, 2))
     for name, prior in priors.items():
@@ -362,15 +363,13 @@ def test_a_bounded_pair_keeps_its_prior_and_its_proposals(rng):
 
 def test_planted_draws_of_the_interpolant_without_metropolis_are_caught(rng):
     """On a grid that is far too coarse, accepting everything has another law; the accepted draws have the right one."""
-    from noisewise.inference.plane import Frame, Grid, _propose
-
     axis = np.linspace(-6, 6, 7)  # a step of two sds
     values = -0.5 * (axis[:, None] ** 2 + axis**2)
-    grid = Grid(Frame(np.zeros(2), np.eye(2)), axis, axis, values, math.inf)
+    grids = (Grid(Frame(np.zeros(2), np.eye(2)), axis, axis, values),)
     density = Density(target_of(flat, a=stats.norm(), b=stats.norm()))
-    kept = sample(rng, density, grid, chains=50, draws=4000).positions[:, ::20, 0].ravel()
+    kept = sample(rng, density, grids, chains=50, draws=4000).positions[:, ::20, 0].ravel()
     assert stats.kstest(kept, stats.norm.cdf).pvalue > ALARM
-    assert stats.kstest(_propose(rng, grid, kept.size)[0][:, 0], stats.norm.cdf).pvalue < ALARM
+    assert stats.kstest(propose(rng, grids, kept.size)[0][:, 0], stats.norm.cdf).pvalue < ALARM
 
 
 def test_two_modes_in_the_plane_keep_their_shares(rng):
@@ -386,6 +385,20 @@ def test_two_modes_in_the_plane_keep_their_shares(rng):
     drawn = (found.positions[:, :, 0] > 0).ravel()
     assert abs(drawn.mean() - share) < SIGMAS * math.sqrt(share * (1 - share) / (drawn.size / 3))
     assert found.log_evidence == pytest.approx(np.logaddexp(one, other), abs=1e-4)
+
+
+def test_narrow_modes_that_mirror_each_other_are_both_found(rng):
+    """mean(|x|) and mean(x^2) do not know the sign of the mean: two modes, 200 of their sds apart."""
+
+    def likelihood(a, b):
+        return stats.norm.logpdf(48, np.abs(a), 0.5) + stats.norm.logpdf(20, b, 0.3)
+
+    found = exact(rng, target_of(likelihood, a=stats.norm(0, 50), b=stats.halfnorm(scale=50)), chains=4, draws=2000)
+    one = conjugate(0, 50, 48, 0.5)
+    assert found.moments["a"][0] == pytest.approx(0, abs=1e-3 * one[1])
+    assert found.moments["a"][1] == pytest.approx(math.hypot(one[1], one[2]), rel=1e-4)
+    share = (found.positions[:, :, 0] > 0).mean()
+    assert abs(share - 0.5) < SIGMAS * 0.5 / math.sqrt(8000 / 3)
 
 
 def test_a_shape_no_grid_can_hold_falls_back_and_says_so(rng):

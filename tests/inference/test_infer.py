@@ -63,7 +63,7 @@ def test_every_kernel_agrees_with_quadrature_on_the_same_release(method: str, gu
 def test_every_kernel_agrees_with_the_grid_on_a_vector_with_two_unknowns(method: str) -> None:
     release = release_of(nw.Mean(X, X**2), schema(200), nw.PureDP(4), [0.6, 4.4])
     truth = nw.infer(release, BOTH, seed=1, draws=2000)
-    drawn = nw.infer(release, BOTH, method=method, seed=2, chains=16, draws=400, warmup=400)
+    drawn = nw.infer(release, BOTH, method=method, seed=2, chains=16, draws=500, warmup=1000)
     for name in ("mean", "sd"):
         error = np.hypot(drawn.mcse[name], truth.mcse[name])
         assert abs(drawn.mean[name] - truth.mean[name]) < 5 * error

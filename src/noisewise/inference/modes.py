@@ -5,7 +5,8 @@ Importance sampling with a falling temperature. Points x ~ q (prior draws at fir
 with the largest beta <= 1 that leaves a third of them effective. The next q is a wider t law with their mean and
 covariance, or a mixture of such laws where the points fall into groups that lie apart; and so on until enough of them
 are effective at beta = 1. A posterior far in the prior's tail, or far narrower, is walked to; modes that separate on
-the way are each followed.
+the way are each followed. A mode with a small share of the mass can be lost while it has few points, and one that no
+prior draw leans towards is not seen.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def find_frames(rng: np.random.Generator, density: Density) -> list[Frame]:
 
 
 def _tempered(parts: Floats, log_proposal: Floats, demand: float) -> tuple[float, Floats, bool]:
-    """The largest beta <= 1 that leaves enough effective points (or the most), their weights, and whether 1 would do."""
+    """The largest beta <= 1 that leaves enough effective points (or most), their weights, and whether 1 would do."""
     seen = parts[1] > -np.inf
     log_prior_weight, log_likelihood = (parts[0] - log_proposal)[seen], parts[1][seen]
     betas = np.exp(np.linspace(-60.0, 0.0, 481))

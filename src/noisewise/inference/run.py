@@ -4,7 +4,8 @@ A `Run` holds everything the rest of the run depends on: the kernel's state, wha
 and the draws so far. Saved to a file and loaded, it continues exactly as if it had never stopped (the same draws, bit
 for bit, on the same machine). All chains move together, as rows of one array.
 
-Chains start at draws from the prior where the density is finite, unless positions are given. Steps that met a
+Chains start at draws from the prior, spread out but not where the release is all but impossible, unless positions are
+given. Steps that met a
 non-finite density are counted by chain, for the verdict.
 """
 
@@ -31,6 +32,7 @@ FORMAT = "noisewise-run/1"
 Counts = NDArray[np.int64]
 # A prior whose draws have no density this often is not worth more of them.
 PRIOR_DRAWS_A_CHAIN = 100
+SPREAD = 5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -219,7 +221,10 @@ def start(
             )
         return state
     candidates = kernel.init(rng, target.draw_prior(rng, PRIOR_DRAWS_A_CHAIN * chains))
-    good = np.flatnonzero(np.isfinite(candidates.log_density))[:chains]
+    good = np.flatnonzero(np.isfinite(candidates.log_density))
+    if good.size > chains:
+        log_likelihood = (candidates.log_density - target.log_prior(candidates.position))[good]
+        good = good[_spread_out(rng, log_likelihood, chains)]
     if good.size < chains:
         raise NoisewiseError(
             f"Of {PRIOR_DRAWS_A_CHAIN * chains} draws from the prior only {good.size} have a finite likelihood; "
@@ -227,6 +232,23 @@ def start(
             finite=int(good.size),
         )
     return _rows(candidates, good)
+
+
+def _spread_out(rng: np.random.Generator, log_likelihood: Floats, count: int) -> NDArray[np.intp]:
+    """`count` draws without replacement, proportional to the likelihood tempered so that it tells little.
+
+    Power t in (0, 1] is the largest at which the weights still spread over SPREAD * count draws: chains start far
+    apart, but none where the posterior is so flat and faint that a walk of its size would never come back.
+    """
+    relative = log_likelihood - log_likelihood.max()
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        power = 0.5 * (low + high)
+        weights = np.exp(power * relative)
+        is_spread = weights.sum() ** 2 / np.square(weights).sum() >= SPREAD * count
+        low, high = (power, high) if is_spread else (low, power)
+    keys = low * relative + rng.gumbel(size=relative.size)
+    return np.argsort(-keys)[:count]
 
 
 def _rows(tree: Any, rows: NDArray[np.intp]) -> Any:

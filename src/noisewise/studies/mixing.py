@@ -12,8 +12,8 @@ independent draw:
 
 A single run's IAC of pmmh is unreliable: a lucky estimate can hold the chain for thousands of steps. `iac` is the mean
 over `chains` runs of the IAC of each (Sokal's window), `iac_low` and `iac_high` the 5 % and 95 % points of that mean
-under resampling of the runs. A quarter of `steps` is run first and left out. Time is the
-processor's, per step of one chain, with all chains moving together in arrays; `ess_per_second` = 10^6 / (iac * microseconds_per_step).
+under resampling of the runs. A quarter of `steps` is run first and left out. Time is the processor's, per step of one
+chain, with all chains moving together in arrays; `ess_per_second` = 10^6 / (iac * microseconds_per_step).
 Under `likelihood=auto` the statistic's own law takes the place of the normal one; particles are then whole data sets.
 """
 
@@ -249,8 +249,8 @@ STUDY = Study(
         "prior_high": Setting(float, 10.0, "the prior is uniform on (0, prior_high)", above=0),
         "likelihood": Setting(str, "clt", "clt as in the paper, or auto", choices=("clt", "auto")),
         "n_particles": Setting(int, (2, 5, 10, 20, 50, 100), "particles of pmmh, mhaar and cpm", at_least=2),
-        "chains": Setting(int, 40, "runs of each kernel", full=100, at_least=2),
-        "steps": Setting(int, 8000, "of each run, after a quarter of as many", full=100_000, at_least=50),
+        "chains": Setting(int, 100, "runs of each kernel", at_least=2),
+        "steps": Setting(int, 5000, "of each run, after a quarter of as many", full=100_000, at_least=50),
     },
     columns=(
         "kernel",

@@ -27,6 +27,7 @@ class Setting:
     above: float | None = None
     at_least: float | None = None
     choices: tuple[str, ...] = ()
+    may_be_infinite: bool = False  # `inf` is a value, as for an epsilon that means no privacy
 
     @property
     def is_list(self) -> bool:
@@ -44,7 +45,7 @@ class Setting:
         else:
             limit = f" above {self.above:g}" if self.above is not None else ""
             limit += f" of at least {self.at_least:g}" if self.at_least is not None else ""
-            one = WORDS[self.kind] + limit
+            one = WORDS[self.kind] + limit + (" (or inf)" if self.may_be_infinite else "")
         many = f"{one}, or several with commas between them" if self.is_list else one
         return f"{many}, or null" if self.default is None else many
 
@@ -72,7 +73,7 @@ class Setting:
                 raise ValueError
             return word
         number = float(given.strip() if isinstance(given, str) else given)  # type: ignore[arg-type]
-        if not math.isfinite(number):
+        if not math.isfinite(number) and not (self.may_be_infinite and number == math.inf):
             raise ValueError
         if self.above is not None and not number > self.above:
             raise ValueError

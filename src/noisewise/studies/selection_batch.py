@@ -1,0 +1,92 @@
+"""selection-batch: does the more informative sum give the better estimate?
+
+Records X ~ N(0, variance theta), clamped to [-bound, bound]; what is released is the mean of |x|^a with Gaussian or
+Laplace noise for the sensitivity bound^a / n. For every mechanism and epsilon, `repeats` data sets are drawn at the
+true theta, each is released by every statistic with the same standard noise, and the posterior mean under a flat prior
+on (0, prior_high) is compared with theta (Alparslan & Yıldırım 2022, sections 5.1 and 5.2, Figures 6 and 7). Beside
+the mean squared error stands the Fisher information of the release at theta, which is known before any record is seen.
+
+Likelihood and information are those of the central limit theorem, as in the paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from noisewise.design.information import information_rows
+from noisewise.populations.population import Normal
+from noisewise.schema import Bounded, Schema
+from noisewise.statistics import Mean
+from noisewise.studies.selection import (
+    MECHANISMS,
+    Grid,
+    NoisySum,
+    draw,
+    note,
+    planned,
+    power,
+    row_of,
+    settings_of,
+    standard_noise,
+)
+from noisewise.studies.setting import Setting
+from noisewise.studies.study import Row, Rows, Setup, Study
+
+Point = tuple[str, float, Mapping[str, Any]]
+
+
+def measure(setup: Setup) -> Rows:
+    """One row a mechanism, epsilon and statistic."""
+    found = setup.map(rows_at, settings_of(setup.settings), "budgets")
+    return [row for rows in found for row in rows]
+
+
+def rows_at(rng: np.random.Generator, point: Point) -> list[Row]:
+    """Every statistic at one mechanism and epsilon, on the same records and standard noise."""
+    from scipy import stats
+
+    mechanism, epsilon, settings = point
+    n, bound, theta, high = (settings[name] for name in ("n", "bound", "theta", "prior_high"))
+    schema = Schema({"x": Bounded(-bound, bound)}, n=n, neighbours="change-one")
+    population = Normal(mean=0, variance=stats.uniform(0, high))
+    grid = Grid.of(high, n)
+    records = np.clip(np.sqrt(theta) * rng.standard_normal((settings["repeats"], n)), -bound, bound)
+    noise = standard_noise(rng, mechanism, settings["repeats"])
+    rows = []
+    for exponent in settings["exponent"]:
+        plan = planned(Mean(power(exponent)), schema, mechanism, epsilon)
+        model = NoisySum.of(plan, population, grid.theta, exponent)
+        estimates = grid.means(model.log_likelihood(model.released(records, noise)))
+        matrices, _ = information_rows(plan, population, {"variance": np.array([theta])}, likelihood="clt")
+        rows.append(row_of(mechanism, epsilon, plan.statistic, float(matrices[0, 0, 0]), estimates - theta))
+    return rows
+
+
+STUDY = Study(
+    name="selection-batch",
+    about="Information of mean |x| and mean x^2 beside the error of the estimate.",
+    source="Alparslan & Yıldırım (2022), Figures 6 and 7",
+    settings={
+        "n": Setting(int, 100, "records", at_least=2),
+        "bound": Setting(float, 10.0, "records are clamped to [-bound, bound]", above=0),
+        "theta": Setting(float, 2.0, "the true variance", above=0),
+        "epsilon": Setting(
+            float,
+            (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, float("inf")),
+            "of epsilon-GDP (gaussian) or epsilon-DP (laplace); inf: no privacy",
+            above=0,
+            may_be_infinite=True,
+        ),
+        "exponent": Setting(float, (1.0, 2.0), "the statistics are means of |x|^exponent", above=0),
+        "mechanism": Setting(str, MECHANISMS, "the noise", choices=MECHANISMS),
+        "prior_high": Setting(float, 100.0, "the prior is uniform on (0, prior_high)", above=0),
+        "repeats": Setting(int, 1000, "data sets", full=10_000, at_least=2),
+    },
+    columns=("mechanism", "epsilon", "statistic", "information", "mse", "mse_se"),
+    measure=measure,
+    draw=draw,
+    note=note,
+)
