@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import integrate, stats
+from scipy import integrate, special, stats
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.populations.cleaned import (
@@ -324,3 +324,52 @@ def test_a_nan_row_stays_a_nan_row_and_does_not_spread() -> None:
     p = cell_probabilities(uniform, schema("refuse", x=(4, 5)), Histogram(x, [4.5]), {"high": np.array([2.0, 8.0])})
     assert np.isnan(p[0]).all()
     np.testing.assert_allclose(p[1], [0.5, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("outside", "rate"),
+    [*itertools.product(["clamp", "refuse"], [1e-200, 0.3, 4.0, 40.0, 1e3, 1e9]), ("clamp", 1e18), ("clamp", 1e300)],
+)
+def test_counts_at_any_rate_have_the_law_between_the_bounds(outside: str, rate: float) -> None:
+    """A search over a wide prior asks for extreme rates; the oracle sums the mass function by value.
+
+    Truncated, p(v) is proportional to rate^v / v!; a double holds the differences of log p(v) up to a rate of 1e15.
+    """
+    found = row_moments(Poisson(rate=stats.gamma(1)), schema(outside), [x, x**2], {"rate": np.array([rate])})[0][0]
+    v = np.arange(6.0)
+    if outside == "clamp":
+        p = stats.poisson(rate).pmf(v)
+        p[-1] += stats.poisson(rate).sf(5)
+    else:
+        log_p = v * np.log(rate) - special.gammaln(v + 1)
+        p = np.exp(log_p - special.logsumexp(log_p))
+    assert found == pytest.approx([p @ v, p @ v**2], rel=1e-12, abs=1e-15)
+
+
+def test_an_extreme_rate_leaves_the_other_rows_alone() -> None:
+    rates = np.array([0.3, 1e300, 4.0, 1e9])
+    population = Poisson(rate=stats.gamma(1))
+    together = row_moments(population, schema(), [x], {"rate": rates})[0]
+    alone = [row_moments(population, schema(), [x], {"rate": np.array([rate])})[0][0] for rate in rates]
+    assert together == pytest.approx(np.array(alone), rel=1e-13)
+
+
+def test_far_bounds_cost_nothing_where_the_counts_stay_low() -> None:
+    mean, covariance = row_moments(
+        Poisson(rate=stats.gamma(1)), schema(x=(0, 1e12)), [x], {"rate": np.array([5.0, 300.0])}
+    )
+    assert mean[:, 0] == pytest.approx([5.0, 300.0], rel=1e-12)
+    assert covariance[:, 0, 0] == pytest.approx([5.0, 300.0], rel=1e-9)
+
+
+def test_counts_spread_over_too_many_values_between_the_bounds_are_refused() -> None:
+    with pytest.raises(Unsupported, match="too many to enumerate"):
+        row_moments(Poisson(rate=stats.gamma(1)), schema(x=(0, 1e7)), [x], {"rate": np.array([1.0, 5e6])})
+
+
+@pytest.mark.parametrize("bounds", [(0.2, 0.8), (2.0, 3.0)])
+def test_a_discrete_population_with_no_value_between_the_bounds_is_refused(bounds: tuple[float, float]) -> None:
+    with pytest.raises(InvalidArgument, match="no mass inside"):
+        row_moments(Bernoulli(p=stats.beta(1, 1)), schema("refuse", x=bounds), [x], {"p": np.array([0.3])})
+    clamped, _ = row_moments(Bernoulli(p=stats.beta(1, 1)), schema(x=bounds), [x], {"p": np.array([0.3])})
+    assert clamped[0, 0] == pytest.approx(0.7 * np.clip(0, *bounds) + 0.3 * np.clip(1, *bounds))

@@ -89,9 +89,9 @@ def _cell(row: Mapping[str, Any], title: str) -> str:
 
 @contextmanager
 def _bars() -> Iterator[Progress]:
-    """One bar a grid, drawn on the error stream's terminal only while the study runs."""
+    """One bar a grid while the study runs; nothing where the output is not a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Bars(*columns, console=console, transient=True) as bars:
+    with Bars(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
         tasks: dict[str, Any] = {}
 
         def advance(what: str, done: int, total: int) -> None:

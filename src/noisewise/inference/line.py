@@ -213,8 +213,17 @@ class _Search:
         return _thinned(np.union1d(found, beyond), centres, widths)
 
     def _width(self, i: int) -> float:
+        """How far from a mode the density is known to stay within one unit of its log; at least to a neighbour."""
         left, right, _, _ = self._neighbours(i)
         m = float(self.points[i])
+        for j in range(i - 1, -1, -1):
+            if not self.values[i] - 1.0 < self.values[j] <= self.values[i]:
+                break
+            left = float(self.points[j])
+        for j in range(i + 1, len(self.points)):
+            if not self.values[i] - 1.0 < self.values[j] <= self.values[i]:
+                break
+            right = float(self.points[j])
         sides = [side for side in (m - left, right - m) if side > 0]
         return max(sides) if sides else max(abs(m), 1.0) * 1e-3
 

@@ -33,9 +33,10 @@ def summary(posterior: Posterior) -> str:
     if not posterior.is_point:
         lines.append("5 % and 95 % are the ends of the equal-tailed 90 % interval.")
     lines.append("")
+    how, _, law = posterior.because.partition("; ")
     facts = [
-        ("Method", f"{posterior.method} ({posterior.because})."),
-        ("Likelihood", posterior.likelihood),
+        ("Method", f"{posterior.method} ({how})."),
+        ("Likelihood", f"{posterior.likelihood} ({law})." if law else posterior.likelihood),
         ("Stated n", _stated(posterior)),
         ("Evidence", "" if posterior.log_evidence is None else f"log p(releases) = {posterior.log_evidence:.6g}"),
         ("Verdict", str(posterior.verdict)),

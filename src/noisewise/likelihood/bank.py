@@ -132,7 +132,7 @@ class RecordsBank:
 
     @cached_property
     def _typical_error(self) -> float:
-        return typical_error(self._scramble_logs, self.population, self.seed)
+        return typical_error(self._scramble_logs, self.population, self.seed).error
 
     def _scramble_logs(self, theta: Theta) -> Array:
         logs = np.empty((rows_of(theta), N_SCRAMBLES))

@@ -38,6 +38,9 @@ ORDER = 14
 CUTS = np.array([2e-16, 1e-8, 1e-4, 0.01, 0.1, 0.5, 0.9, 0.99, 1 - 1e-4, 1 - 1e-8, 1 - 2e-16])
 WIDEST_RATIO = 1.6
 LARGEST_ERROR = 0.02
+TOLERANCE = 1e-6  # of p: far below what a posterior could show
+HOPELESS = 300.0
+PRIOR_DRAWS = 256
 NARROWEST = 1e-3  # of the noise scale
 MOST_CONVOLVED = 20_000
 
@@ -96,12 +99,15 @@ class ExactSum:
         # A sum far narrower than the noise is scored as if it were normal: its shape is in the 1e-9th part of p.
         result = self.normal.log_likelihood(theta)
         spread = np.sqrt(np.maximum(self.normal.moments(theta)[1][:, 0, 0], 0))
-        wide = np.flatnonzero(spread > NARROWEST * self.normal.noise.scale[0])
+        is_wide = spread > NARROWEST * self.normal.noise.scale[0]
+        # Far below what other parameters reach, either law is zero; inverting there is slow and tells nothing.
+        is_near = ~(result < self._reached - HOPELESS)
+        wide = np.flatnonzero(is_wide & is_near)
         mine = {name: np.asarray(value)[wide] for name, value in self._own(theta).items()}
         for group in similar(self.one, mine, wide.size):
             chosen = {name: value[group] for name, value in mine.items()}
             found = self._inverted(chosen, group.size)
-            resolved = found.error < LARGEST_ERROR
+            resolved = (found.error < LARGEST_ERROR) & np.isfinite(found.log_density)
             result[wide[group[resolved]]] = found.log_density[resolved] + np.log(self.normal.noise.step[0])
         return result
 
@@ -109,7 +115,9 @@ class ExactSum:
         layout = self._layout(theta, rows)
         scale = float(self.normal.noise.scale[0])
         noise = LaplaceNoise(scale) if self.normal.noise.is_laplace[0] else GaussianNoise(scale)
-        return inversion.log_density(float(self.normal.observed[0]), n=self.n, noise=noise, **layout._asdict())
+        return inversion.log_density(
+            float(self.normal.observed[0]), n=self.n, noise=noise, tolerance=TOLERANCE, **layout._asdict()
+        )
 
     def _layout(self, theta: Theta, rows: int) -> Layout:
         schema = self.releases[0].schema
@@ -155,6 +163,12 @@ class ExactSum:
             add(low_value, cdf[:, 0])
             add(high_value, 1 - cdf[:, 1])
         return atoms
+
+    @cached_property
+    def _reached(self) -> float:
+        """A log-likelihood that some parameters reach: the best of a fixed set of prior draws."""
+        drawn = self.population.sample_prior(np.random.default_rng(0), PRIOR_DRAWS)
+        return float(np.nanmax(self.normal.log_likelihood(drawn)))
 
     @cached_property
     def _pieces(self) -> tuple[Array, list[tuple[float, float, float]]]:

@@ -120,11 +120,13 @@ class FeatureQuantile:
         """
         t = np.sort(self.feature_of(self._records(expit(np.linspace(-FURTHEST, FURTHEST, 2 * NODES)), theta)), axis=1)
         atoms = np.broadcast_to(self.atoms, (len(t), self.atoms.size))
+        before = self._logit(atoms, theta, strict=True)
         for _ in range(REFINEMENTS + 1):
-            t = np.sort(np.concatenate([t, atoms], axis=1), axis=1)
-            ends = np.stack([self._logit(t, theta, strict=True), self._logit(t, theta, strict=False)], axis=-1)
-            logit, twice = np.maximum.accumulate(ends.reshape(len(t), -1), axis=1), np.repeat(t, 2, axis=1)
-            t = np.stack([np.interp(ell, known, values) for known, values in zip(logit, twice, strict=True)])
+            t = np.concatenate([t, atoms], axis=1)
+            # t and P rise together, so each may be sorted by itself.
+            logit = np.sort(np.concatenate([self._logit(t, theta, strict=False), before], axis=1), axis=1)
+            known = np.sort(np.concatenate([t, atoms], axis=1), axis=1)
+            t = np.stack([np.interp(ell, *row) for row in zip(logit, known, strict=True)])
         return t
 
     def _logit(self, t: Array, theta: Theta, *, strict: bool) -> Array:
@@ -162,7 +164,8 @@ class FeatureQuantile:
             middle = 0.5 * (low + high)
             value = self.feature_of(middle)
             is_left = (value < t if strict else value <= t) == rises
-            low, high = np.where(is_left, middle, low), np.where(is_left, high, middle)
+            np.copyto(low, middle, where=is_left)
+            np.copyto(high, middle, where=~is_left)
         # Bisection never reaches the ends themselves.
         inside = np.where(low == left, left, np.where(high == right, right, 0.5 * (low + high)))
         return inside, rises

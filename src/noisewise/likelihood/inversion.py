@@ -59,8 +59,12 @@ def log_density(
     noise: AdditiveNoise,
     atoms: ArrayLike = (),
     atom_weights: ArrayLike | None = None,
+    tolerance: float = TOLERANCE,
 ) -> Inverted:
-    """log p(y | theta): nodes (P, m), weights (K, P, m), atoms (J,), atom_weights (K, J); y and noise of the sum."""
+    """log p(y | theta): nodes (P, m), weights (K, P, m), atoms (J,), atom_weights (K, J); y and noise of the sum.
+
+    `tolerance` is the relative error at which frequencies are cut off.
+    """
     sum_of = _Sum.of(n, nodes, weights, atoms, atom_weights)
     outside = 0.0
     if isinstance(noise, LaplaceNoise):
@@ -71,11 +75,11 @@ def log_density(
     left = np.flatnonzero(np.isnan(closed))
     error = sum_of.unresolved()
     if left.size:
-        closed[left], error[left] = _inverted(sum_of.of_rows(left), y, noise)
+        closed[left], error[left] = _inverted(sum_of.of_rows(left), y, noise, tolerance)
     return Inverted(np.asarray(closed - outside), error)
 
 
-def _inverted(sum_of: _Sum, y: float, noise: AdditiveNoise) -> Inverted:
+def _inverted(sum_of: _Sum, y: float, noise: AdditiveNoise, tolerance: float) -> Inverted:
     """By the characteristic function, with what lies on the atoms in closed form."""
     n = sum_of.n
     tilt = sum_of.saddle(y, noise)
@@ -89,7 +93,7 @@ def _inverted(sum_of: _Sum, y: float, noise: AdditiveNoise) -> Inverted:
     error = sum_of.unresolved()
     if n > 1:
         known = logsumexp(np.stack(parts), axis=0)
-        log_scale, value, leftover = _integrate(sum_of, y, noise, tilt, known if is_split else None)
+        log_scale, value, leftover = _integrate(sum_of, y, noise, tilt, known if is_split else None, tolerance)
         with np.errstate(divide="ignore"):
             parts.append(log_scale + np.log(np.maximum(value, 0)))
         log_p = logsumexp(np.stack(parts), axis=0)
@@ -241,7 +245,7 @@ def _one_sided(sum_of: _Sum, y: float, noise: LaplaceNoise) -> Floats:
 
 
 def _integrate(
-    sum_of: _Sum, y: float, noise: AdditiveNoise, tilt: Floats, known: Floats | None
+    sum_of: _Sum, y: float, noise: AdditiveNoise, tilt: Floats, known: Floats | None, tolerance: float
 ) -> tuple[Floats, Floats, Floats]:
     """L, the integral in units of e^L, and an estimate of what lies beyond the last frequency.
 
@@ -272,7 +276,7 @@ def _integrate(
             recent = np.max(np.abs(terms), axis=1)
         # Beyond the end the terms fade at least like t^-3.
         leftover = recent * last
-        is_faded = np.all(leftover <= TOLERANCE * (np.abs(total) + closed))
+        is_faded = np.all(leftover <= tolerance * (np.abs(total) + closed))
         first, last = last, 2 * last
         # Bumps of a panel's length may revive the integrand up to the frequency that such panels resolve.
         if finer.nodes.size > MOST_NODES or first > MOST_TERMS or (is_faded and first * step >= typical):

@@ -20,19 +20,19 @@ the same likelihood within that error, and the same seed the same numbers.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numba
 import numpy as np
-from scipy.special import betaln, logsumexp, polygamma
+from scipy.special import betaln, polygamma
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.likelihood.feature_quantile import FeatureQuantile, Table, inverse, read
 from noisewise.likelihood.model import Parameters, numerical_score, scalar_supports
 from noisewise.likelihood.order_draws import SHARES, WIDTH_OF_WIDE, Bank, Window, draw_bank, window_of
-from noisewise.likelihood.scrambles import N_SCRAMBLES, log_error, log_mean, typical_error
+from noisewise.likelihood.scrambles import N_SCRAMBLES, log_error, log_mean, log_sum, typical_error, weighted_error
 from noisewise.likelihood.smooth_scale import Side, discounted_gap, of_sorted, steep
 from noisewise.populations.cleaned import records_from_base, single_rows
 from noisewise.populations.parameters import Array, Theta, rows_of
@@ -44,8 +44,9 @@ from noisewise.statistics.order import OrderStatistic, Quantile
 
 __all__ = ["N_SCRAMBLES", "OrderBank", "OrderRecords"]
 
-PER_SHARE = 32
-FLAT, FLATTEST = 0.1, 0.02  # beta below which S averages over so many ranks that fewer base draws will do
+FEWEST_PER_SHARE, MOST_PER_SHARE = 4, 32
+AIM = 0.01  # error of the log-likelihood up to which a bank is large enough
+MOST_KNOTS = 128  # parameters at which the statistic is drawn
 N_SKETCHED = 16
 FURTHEST_NEAR = 60.0
 
@@ -74,10 +75,21 @@ class OrderBank:
     window: Window
     sketch: Window
     seed: int
+    tried: Theta | None = None  # parameters that explain the release well, where the error was measured
 
     @classmethod
     def of(cls, release: Release, population: AnyPopulation, *, seed: int = 0, size: int | None = None) -> OrderBank:
-        """`size` is the number of base draws; by default 576 to 2304, so that the error is about half a percent."""
+        """`size` is the number of base draws; by default 288 to 2304, so that the error stays below about one percent."""
+        if size is None:
+            pilot = cls._of(release, population, seed, FEWEST_PER_SHARE)
+            error, tried = typical_error(pilot._scramble_logs, population, seed)
+            per_share = _enough(error)
+            chosen = pilot if per_share == FEWEST_PER_SHARE else cls._of(release, population, seed, per_share)
+            return replace(chosen, tried=tried or None)
+        return cls._of(release, population, seed, _per_share(size))
+
+    @classmethod
+    def _of(cls, release: Release, population: AnyPopulation, seed: int, per_share: int) -> OrderBank:
         statistic, law, schema = release.statistic, release.law, release.schema
         if (
             not isinstance(statistic, OrderStatistic)
@@ -95,7 +107,7 @@ class OrderBank:
         furthest = reach(beta=steep(law.beta), low=low, high=high, floor=floor)
         sides = Side.of(m - 1, furthest), Side.of(n - m, furthest)
         quantile = FeatureQuantile.of(population, schema, statistic.feature, centre=centre, spread=spread)
-        bank = draw_bank(np.random.default_rng(seed), sides, m, n, centre, spread, _per_share(size, law.beta))
+        bank = draw_bank(np.random.default_rng(seed), sides, m, n, centre, spread, per_share)
         window, sketch = (window_of(bank, sides, law.beta, most) for most in (None, N_SKETCHED))
         return cls(release, population, law, m, low, high, floor, quantile, bank, window, sketch, seed)
 
@@ -118,7 +130,11 @@ class OrderBank:
 
     @cached_property
     def because(self) -> str:
-        size, error = len(self.bank.own), typical_error(self._scramble_logs, self.population, self.seed)
+        size = len(self.bank.own)
+        if self.tried is None:
+            error = typical_error(self._scramble_logs, self.population, self.seed).error
+        else:
+            error = weighted_error(self._scramble_logs(self.tried))
         return (
             f"exact law by a bank of {size} base draws (Monte Carlo error of the log-likelihood about {error:.1g}): "
             "the scale of the noise depends on the records, so no closed form exists"
@@ -136,12 +152,18 @@ class OrderBank:
         return numerical_score(self.log_likelihood, theta, scalar_supports(self.population))
 
     def draw_statistic(self, rng: np.random.Generator, theta: Theta) -> Array:
-        """s given y and theta: a base draw picked in proportion to its weight times the noise density."""
+        """s given y and theta: a base draw picked in proportion to its weight times the noise density.
+
+        Many values of one unknown are drawn at fewer knots, each at one of the two beside it, so that the law of s is
+        interpolated linearly between them.
+        """
+        knots, knot_of = _knots(rng, theta)
         drawn = np.empty((rows_of(theta), 1))
-        for k, table in enumerate(self.quantile.tables(theta)):
-            points = self._points(table)
+        for k, table in enumerate(self.quantile.tables(knots)):
+            points, own = self._points(table), np.flatnonzero(knot_of == k)
             logs = points.log_weight + self._log_noise(points)
-            drawn[k] = points.statistic[np.argmax(logs + rng.gumbel(size=logs.size))]
+            upto = np.cumsum(np.exp(logs - logs.max()))
+            drawn[own, 0] = points.statistic[np.searchsorted(upto, upto[-1] * rng.random(own.size), side="right")]
         return drawn
 
     def latent(self, parameters: Parameters) -> OrderRecords:
@@ -174,12 +196,11 @@ class OrderBank:
         ell = np.choose(bank.component, [bank.own, near + width * bank.cauchy, bank.wide])
         log_own = m * _log_expit(ell) + (n + 1 - m) * _log_expit(-ell) - betaln(m, n + 1 - m)
         wide = _log_cauchy(ell, self.quantile.centre, WIDTH_OF_WIDE * self.quantile.spread)
-        laws = np.stack([log_own, _log_cauchy(ell, near, width), wide])
-        shares = np.log(np.array(SHARES) / sum(SHARES))[:, None]
-        log_weight = log_own - logsumexp(laws + shares, axis=0)
+        laws = np.stack([log_own, _log_cauchy(ell, near, width), wide], axis=-1)
+        log_weight = log_own - log_sum(laws + np.log(np.array(SHARES) / sum(SHARES)))
         # The weights of a scramble average 1 in expectation; made to do so exactly, they add no noise of their own.
         blocks = log_weight.reshape(N_SCRAMBLES, -1)
-        log_weight = (blocks - logsumexp(blocks, axis=1, keepdims=True) + math.log(blocks.shape[1])).ravel()
+        log_weight = (blocks - log_mean(blocks)[:, None]).ravel()
         statistic, scale = self._scales(table, ell, np.ones(ell.size, bool), self.window)
         return Points(log_weight, statistic, scale)
 
@@ -235,15 +256,38 @@ class OrderRecords:
         return found
 
 
-def _per_share(size: int | None, beta: float) -> int:
+def _per_share(size: int) -> int:
     """The power of two of points that one share takes in one scramble."""
-    if size is None:
-        return PER_SHARE if beta > FLAT else PER_SHARE // 2 if beta > FLATTEST else PER_SHARE // 4
     if isinstance(size, bool) or not isinstance(size, int) or size < N_SCRAMBLES * sum(SHARES):
         raise InvalidArgument(
             f"size = {size!r}: a bank needs at least {N_SCRAMBLES * sum(SHARES)} base draws.", argument="size"
         )
     return 1 << max(0, round(math.log2(size / (N_SCRAMBLES * sum(SHARES)))))
+
+
+def _enough(error: float) -> int:
+    """The points that one share takes when the fewest leave this error: it falls about as fast as they grow."""
+    if not error < AIM * MOST_PER_SHARE / FEWEST_PER_SHARE:
+        return MOST_PER_SHARE
+    return FEWEST_PER_SHARE << max(0, math.ceil(math.log2(max(error, 1e-9) / AIM)))
+
+
+def _knots(rng: np.random.Generator, theta: Theta) -> tuple[Theta, Any]:
+    """Rows of theta that stand for all of them, and for each row (K,) the index of the one it is drawn at.
+
+    Between two knots a row takes either, with chances that make the knot's expectation the row itself.
+    """
+    rows = rows_of(theta)
+    if len(theta) != 1 or rows <= MOST_KNOTS or next(iter(theta.values())).ndim > 1:
+        return theta, np.arange(rows)
+    ((name, value),) = theta.items()
+    ordered = np.sort(value)
+    knots = np.unique(ordered[np.linspace(0, rows - 1, MOST_KNOTS).round().astype(int)])
+    right = np.clip(np.searchsorted(knots, value), 1, max(len(knots) - 1, 1))
+    if len(knots) == 1:
+        return {name: knots}, np.zeros(rows, int)
+    share = (value - knots[right - 1]) / (knots[right] - knots[right - 1])
+    return {name: knots}, np.where(rng.random(rows) < share, right, right - 1)
 
 
 def _expected_logit(m: int, n: int) -> float:

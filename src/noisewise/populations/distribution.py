@@ -301,6 +301,9 @@ class PoissonLaw(Discrete):
     def cdf(self, x: Any, p: Values) -> Array:
         return np.asarray(np.where(np.asarray(x) < 0, 0.0, special.pdtr(np.floor(np.maximum(x, 0)), p["rate"])))
 
+    def survival(self, x: Any, p: Values) -> Array:
+        return np.asarray(np.where(np.asarray(x) < 0, 1.0, special.pdtrc(np.floor(np.maximum(x, 0)), p["rate"])))
+
     def quantile(self, u: Any, p: Values) -> Array:
         from scipy import stats
 

@@ -7,7 +7,7 @@ absolute value bends), and each panel gets Gauss-Legendre nodes, so moments of s
 
     E f(X) = sum_m weight_m f(x_m),    nodes x and weights (K, M), one row a value of theta.
 
-Discrete populations are enumerated.
+A discrete population is enumerated between the bounds; what a clamp moves there comes from its distribution function.
 """
 
 from __future__ import annotations
@@ -68,10 +68,11 @@ def record_nodes(
     """The law of one record of a column after the schema's clamp or truncation; `coarse` for grids of columns."""
     entry = schema.column(column)
     if not isinstance(entry, Bounded):
-        return _enumerated(population, np.arange(len(entry), dtype=float), theta, None)
+        return _levels(population, len(entry), theta)
     if population.is_discrete:
-        return _enumerated(population, _lattice(population, theta), theta, (entry, schema.outside))
-    nodes = quadrature_nodes(population, entry, schema.outside, theta, kinks, coarse=coarse)
+        nodes = _enumerated(population, entry, schema.outside, theta)
+    else:
+        nodes = quadrature_nodes(population, entry, schema.outside, theta, kinks, coarse=coarse)
     if np.isnan(nodes.weight).all() and not np.isnan(population.log_density([entry.low], theta)).any():
         raise InvalidArgument(
             "This population puts no mass inside the declared bounds, so it cannot have produced records that were "
@@ -232,7 +233,7 @@ def _truncated(x: Array, width: Array, log_density: Array) -> Nodes:
 
     A row under which no record can be inside has no such law: its weights are NaN.
     """
-    largest = np.where(width > 0, log_density, -np.inf).max(axis=1, keepdims=True)
+    largest = np.where(width > 0, log_density, -np.inf).max(axis=1, keepdims=True, initial=-np.inf)
     possible = np.isfinite(largest)
     with np.errstate(under="ignore"):
         inside = width * np.exp(log_density - np.where(possible, largest, 0.0))
@@ -245,21 +246,50 @@ def _as_rows(kinks: Kinks) -> Array:
     return np.atleast_2d(np.asarray(kinks, dtype=float))
 
 
-def _enumerated(population: Population, points: Array, theta: Theta, cleaned: tuple[Bounded, str] | None) -> Nodes:
-    weight = np.exp(population.log_density(points, theta))
-    x = np.broadcast_to(points, weight.shape)
-    if cleaned is not None:
-        entry, outside = cleaned
-        if outside == "refuse":
-            weight = np.where((x >= entry.low) & (x <= entry.high), weight, 0.0)
-        x = np.clip(x, entry.low, entry.high)
+def _levels(population: Population, count: int, theta: Theta) -> Nodes:
+    """A column of levels: every level with its probability."""
+    levels = np.arange(count, dtype=float)
+    weight = np.exp(population.log_density(levels, theta))
     total = weight.sum(axis=1, keepdims=True)
-    return Nodes(np.asarray(x, dtype=float), weight / np.where(total > 0, total, np.nan))
+    return Nodes(np.broadcast_to(levels, weight.shape), weight / np.where(total > 0, total, np.nan))
 
 
-def _lattice(population: Population, theta: Theta) -> Array:
-    ends = population.quantile([1e-16, 1 - 1e-16], theta)
-    low, high = float(np.min(ends[:, 0])), float(np.max(ends[:, 1]))
-    if not np.isfinite([low, high]).all() or high - low > MOST_POINTS:
-        raise Unsupported("This discrete population spreads over too many values to enumerate.")
-    return np.arange(low, high + 1)
+def _enumerated(population: Population, entry: Bounded, outside: str, theta: Theta) -> Nodes:
+    """Values of a discrete record between the bounds; a clamp adds P(X < low) at low and P(X > high) at high.
+
+    What lies beyond a bound needs no enumeration, so a law far outside costs no more than one inside.
+    """
+    before = np.nextafter(entry.low, -np.inf)
+    below = population.cdf([before], theta)
+    above = population.distribution.survival(np.array([entry.high]), population.values(theta))
+    is_truncated = outside == "refuse"
+    # Of a law that lies almost wholly outside the inner tail is all there is to see: its quantiles lead past it.
+    is_outside = is_truncated and bool(np.any(below + above > 1 - 1e-9))
+    points = _lattice(population, entry, theta, is_whole=is_outside)
+    log_density = population.log_density(points, theta)
+    if is_truncated:
+        return _truncated(np.broadcast_to(points, log_density.shape), np.ones(log_density.shape), log_density)
+    with np.errstate(under="ignore"):
+        inside = np.exp(log_density)
+    rows = max(len(inside), len(below))
+    parts = [np.broadcast_to(part, (rows, part.shape[1])) for part in (below, inside, above)]
+    weight = np.concatenate(parts, axis=1)
+    x = np.concatenate([[entry.low], points, [entry.high]])
+    return Nodes(np.broadcast_to(x, weight.shape), weight / weight.sum(axis=1, keepdims=True))
+
+
+def _lattice(population: Population, entry: Bounded, theta: Theta, *, is_whole: bool) -> Array:
+    """The values between the bounds that any row reaches with probability above 1e-16, or all of them."""
+    ends = population.quantile([1e-16, 0.5, 1 - 1e-16], theta)
+    known = ends[np.isfinite(ends)]
+    origin = known[0] % 1 if known.size else 0.0
+    # Quantiles beyond what a double counts in ones are NaN: nothing is then known of where that row lies.
+    unknown = is_whole or known.size < ends.size
+    least = entry.low if unknown else max(entry.low, known.min())
+    most = entry.high if unknown else min(entry.high, known.max())
+    if most - least > MOST_POINTS:
+        raise Unsupported(
+            f"This discrete population spreads over more than {MOST_POINTS} values between {entry.low:g} and "
+            f"{entry.high:g}, too many to enumerate. Describe it by a continuous law, such as Normal or Gamma."
+        )
+    return np.asarray(origin + np.arange(np.ceil(least - origin), np.floor(most - origin) + 1))

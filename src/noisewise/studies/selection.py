@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 MECHANISMS = ("gaussian", "laplace")
 NO_PRIVACY = 1e6  # the epsilon that stands for none: noise too small to matter beside the spread of a sum
-LEAST_NODES, SMALLEST = 400, 1e-5  # of the grid in log theta, and its lower end as a share of the upper
+LEAST_NODES, SMALLEST = 300, 1e-5  # of the grid in log theta, and its lower end as a share of the upper
 CLEAR = 1.15  # information that differs by this factor should show in the error
 
 
@@ -51,7 +51,7 @@ class Grid:
     @classmethod
     def of(cls, high: float, n: int) -> Grid:
         """Fine enough for n records: their posterior is about theta / sqrt(n) wide."""
-        edges = np.geomspace(SMALLEST * high, high, max(LEAST_NODES, 40 * math.isqrt(n)) + 1)
+        edges = np.geomspace(SMALLEST * high, high, max(LEAST_NODES, 30 * math.isqrt(n)) + 1)
         return cls(np.sqrt(edges[:-1] * edges[1:]), np.log(np.diff(edges)))
 
     def weights(self, log_likelihood: Array) -> Array:

@@ -88,7 +88,7 @@ def answers_log_likelihood(plan: Plan, population: Population, answers: Array, t
 
 
 def records_log_likelihood(records: Array, bound: float, theta: Array) -> Array:
-    """log p of the clamped records themselves, (G, R): a density inside, an atom 2 Phi(-bound / sqrt(theta)) outside."""
+    """log p of the clamped records themselves, (G, R): a density inside, atoms Phi(-bound / sqrt(theta)) outside."""
     is_inside = np.abs(records) < bound
     count, squares = is_inside.sum(axis=1), np.where(is_inside, np.square(records), 0.0).sum(axis=1)
     beyond = log_ndtr(-bound / np.sqrt(theta))[:, None] * (records.shape[1] - count)
@@ -118,9 +118,8 @@ STUDY = Study(
         "theta": Setting(float, 2.0, "the true variance", above=0),
         "epsilon": Setting(
             float,
-            (5.0, 10.0, 20.0, 50.0),
+            (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, float("inf")),
             "of epsilon-DP (laplace) or epsilon-GDP (gaussian); inf: no privacy",
-            full=(1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, float("inf")),
             above=0,
             may_be_infinite=True,
         ),

@@ -18,7 +18,7 @@ WORDS = {float: "a number", int: "a whole number", str: "a word"}
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting. A default that is a tuple makes it a list, a default of None (or `is_optional`) allows null."""
+    """One setting. A default that is a tuple makes it a list; a default of None, or of an empty list, allows null."""
 
     kind: type[float] | type[int] | type[str]
     default: Any
@@ -34,6 +34,10 @@ class Setting:
         return isinstance(self.default, tuple)
 
     @property
+    def may_be_null(self) -> bool:
+        return self.default is None or self.default == ()
+
+    @property
     def at_full_scale(self) -> Any:
         return self.default if self.full is ... else self.full
 
@@ -47,13 +51,13 @@ class Setting:
             limit += f" of at least {self.at_least:g}" if self.at_least is not None else ""
             one = WORDS[self.kind] + limit + (" (or inf)" if self.may_be_infinite else "")
         many = f"{one}, or several with commas between them" if self.is_list else one
-        return f"{many}, or null" if self.default is None else many
+        return f"{many}, or null" if self.may_be_null else many
 
     def read(self, given: object, name: str) -> Any:
         """The value of what was given as text or as a Python value; refused by name if it is not wanted."""
         try:
-            if self.default is None and (given is None or given == "null"):
-                return None
+            if self.may_be_null and (given in (None, "null") or given == self.default):
+                return self.default
             if not self.is_list:
                 return self._one(given)
             several = given.split(",") if isinstance(given, str) else given
@@ -107,7 +111,7 @@ def describe(settings: Mapping[str, Setting]) -> str:
 
 def shown(value: Any) -> str:
     """A value as it would be typed."""
-    if value is None:
+    if value is None or value == ():
         return "null"
     if isinstance(value, tuple | list):
         return ",".join(map(shown, value))
