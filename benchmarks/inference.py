@@ -10,11 +10,10 @@ its best number of particles in a small grid. Nothing fails because a machine is
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +22,6 @@ from scipy import stats
 import noisewise as nw
 from noisewise.inference.posterior import Posterior
 from noisewise.likelihood.simulate import simulate
-from noisewise.populations.cleaned import row_moments
 from noisewise.release import Release
 
 SEED = 1
@@ -47,7 +45,8 @@ class Run(NamedTuple):
         return self.effective / self.seconds
 
     def __str__(self) -> str:
-        return f"{self.name:34s} {self.effective:9.0f} {self.seconds:9.2f} {self.rate:11.0f} {self.mean:9.3f} {self.sd:8.3f}"
+        numbers = f"{self.effective:9.0f} {self.seconds:9.2f} {self.rate:11.0f} {self.mean:9.3f} {self.sd:8.3f}"
+        return f"{self.name:34s} {numbers}"
 
 
 def schema_of(n: int) -> nw.Schema:
@@ -82,7 +81,9 @@ def effective_of(posterior: Posterior) -> float:
 def best_of(method: str, counts: tuple[int, ...], release: Release, population: Any = VARIANCE, **options: Any) -> Run:
     """A sampler at the number of particles that serves it best."""
     runs = [
-        inferred(f"{method}, {count} particles", release, population=population, method=method, n_particles=count, **options)
+        inferred(
+            f"{method}, {count} particles", release, population=population, method=method, n_particles=count, **options
+        )
         for count in counts
     ]
     return max(runs, key=lambda run: run.rate)
@@ -144,7 +145,12 @@ def part_local() -> None:
 
 def part_flat() -> None:
     """What a posterior costs as the number of records grows: the release is one number either way."""
-    print("\nseconds of infer by n\n" + f"{'':26s}" + "".join(f"{f'10^{k}':>9s}" for k in range(2, 8)) + "  largest/smallest")
+    print(
+        "\nseconds of infer by n\n"
+        + f"{'':26s}"
+        + "".join(f"{f'10^{k}':>9s}" for k in range(2, 8))
+        + "  largest/smallest"
+    )
     rate = nw.Normal(mean=stats.norm(0, 5), sd=2)
     kinds: dict[str, tuple[Any, str]] = {
         "mean(x)": (nw.Mean(x), "auto"),
@@ -156,7 +162,7 @@ def part_flat() -> None:
         for k in range(2, 8):
             release = released(statistic, nw.PureDP(1), rate, n=10**k, mean=0.5)
             times.append(inferred(name, release, rate, likelihood=likelihood).seconds)
-        print(f"{name:26s}" + "".join(f"{t:9.3f}" for t in times) + f"{max(times) / min(times):17.1f}x")
+        print(f"{name:26s}" + "".join(f"{t:9.3f}" for t in times) + f"{max(times) / min(times):16.1f}x")
 
 
 # --- the same model in NumPyro ----------------------------------------------------------------------------------------
@@ -172,7 +178,7 @@ def by_numpyro(release: Release) -> Run:
     from numpyro.infer import MCMC, NUTS
 
     jax.config.update("jax_enable_x64", True)
-    scale = jnp.asarray(release.law.scale) / N
+    scale = jnp.asarray(np.array(release.law.scale, dtype=float)) / N
     y = jnp.asarray(release.estimate)
 
     def model() -> None:

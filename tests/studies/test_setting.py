@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
 from noisewise.errors import InvalidArgument
-from noisewise.studies.setting import Setting, parse_assignments, read_settings
+from noisewise.studies.setting import Setting, parse_assignments, read_settings, shown
 
 SETTINGS = {
     "epsilon": Setting(float, 5.0, "privacy", above=0),
@@ -60,6 +61,23 @@ def test_a_bad_value_is_refused_by_the_name_of_its_setting(name: str, bad: objec
     with pytest.raises(InvalidArgument, match=rf"^{name} = .*: expected ") as refused:
         read({name: bad})
     assert refused.value.argument == name
+
+
+def test_inf_is_read_only_where_it_means_something() -> None:
+    budget = Setting(float, (1.0,), "privacy; inf: none", above=0, may_be_infinite=True)
+    assert budget.read("1, inf", "epsilon") == budget.read([1, math.inf], "epsilon") == (1.0, math.inf)
+    for bad in ("-inf", "nan", "1,-inf"):
+        with pytest.raises(InvalidArgument, match=r"a number above 0 \(or inf\)"):
+            budget.read(bad, "epsilon")
+
+
+def test_a_list_that_is_empty_by_default_may_be_null() -> None:
+    values = Setting(float, (), "null: the study's own", above=0)
+    assert values.read("null", "theta") == values.read(None, "theta") == values.read((), "theta") == ()
+    assert values.read("1,2", "theta") == (1.0, 2.0)
+    with pytest.raises(InvalidArgument, match="or null"):
+        values.read("", "theta")
+    assert shown(()) == "null"
 
 
 def test_an_unknown_setting_is_answered_with_those_there_are() -> None:

@@ -18,6 +18,7 @@ from noisewise.errors import InvalidSpec
 from noisewise.report.page import Section, page
 
 if TYPE_CHECKING:
+    from noisewise.design.choice import Choice
     from noisewise.inference.posterior import Posterior
 
 N, SEED = 4000, 2026
@@ -35,8 +36,20 @@ region = { levels = ["north", "south", "east", "west"] }
 [ledger]
 limit = { epsilon = "2" }
 
-[release]
+# What might be published, at the same price; `noisewise choose` ranks them without reading a record.
+[[candidates]]
+statistic = "mean(income)"
+guarantee = { epsilon = "1" }
+[[candidates]]
 statistic = "mean(income, income**2)"
+guarantee = { epsilon = "1" }
+[[candidates]]
+statistic = "mean(clip(income, 0, 120), clip(income, 0, 120)**2)"
+guarantee = { epsilon = "1" }
+
+# What `noisewise release` publishes: the candidate that teaches most.
+[release]
+statistic = "mean(clip(income, 0, 120), clip(income, 0, 120)**2)"
 guarantee = { epsilon = "1" }
 
 # What the analyst assumes: a number where one is known, a distribution where not.
@@ -67,8 +80,11 @@ def run(out: Path) -> None:
     write_whole(spec_file, SPEC.encode())
 
     spec = Spec.read(spec_file)
-    wanted = spec.plan()
-    console.print("1. What would be released, and its price (no record is read):", style="bold")
+    console.print("1. Which of three statistics would teach most (no record is read):", style="bold")
+    choice = _choose(out, spec)
+    console.print(str(choice), markup=False)
+    wanted = choice.winner
+    console.print("\n2. What is released, and its price:", style="bold")
     console.print(wanted.describe(), markup=False)
 
     table = Table.read(records, wanted.schema)
@@ -76,17 +92,19 @@ def run(out: Path) -> None:
         make_release(table, wanted, ledger=ledger).save(out / "income.release.json")
         median = plan(Median(column("income")), table.schema, guarantee=PureDP("1/2"))
         make_release(table, median, ledger=ledger).save(out / "median.release.json")
-        console.print("\n2. The holder's account:", style="bold")
+        console.print("\n3. The holder's account:", style="bold")
         account = str(ledger)
         console.print(account, markup=False)
 
-    console.print("\n3. What any reader of the release file sees:", style="bold")
+    console.print("\n4. What any reader of the release file sees:", style="bold")
     console.print(describe_release(Release.load(out / "income.release.json")), markup=False)
 
-    console.print("\n4. What the analyst learns from it, with the noise in the model:", style="bold")
+    console.print("\n5. What the analyst learns from it, with the noise in the model:", style="bold")
     found, learnt = _infer(out, spec)
     console.print(found.summary(), markup=False)
     sections = [
+        Section("What to share", "The candidates by what their noisy values would teach, before any record is read.",
+                block=str(choice), png=(out / "choice.png").read_bytes()),
         Section("What was planned", "Before any record is read: what, with which noise, for which price.",
                 block=wanted.describe()),
         Section("The account", "Charge and release are stored together or not at all.", block=account),
@@ -98,6 +116,16 @@ def run(out: Path) -> None:
     lead = f"{N} simulated incomes, published under differential privacy, and what can be learnt from the release."
     write_whole(report, page("Noisewise demo", lead, sections).encode())
     console.print(f"\nThe report is {report}; spec, releases, ledger and posterior are beside it.", markup=False)
+
+
+def _choose(out: Path, spec: Spec) -> Choice:
+    """The candidates of the spec, ranked by what they would teach about the population, with a plot."""
+    from noisewise.design.choice import choose
+
+    with console.status("Computing what each candidate would teach..."):
+        choice = choose(spec.candidates(), spec.population(), score="gain", progress=False)
+        choice.plot(out / "choice.png")
+    return choice
 
 
 def _infer(out: Path, spec: Spec) -> tuple[Posterior, list[Section]]:

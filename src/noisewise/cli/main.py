@@ -119,7 +119,7 @@ def demo(
 @app.command()
 def infer(
     releases: Annotated[list[Path], typer.Argument(help="Release files (JSON).", metavar="RELEASE.json...")],
-    spec: Annotated[Path, typer.Option("--spec", help="The spec file with [population] (TOML).")],
+    spec: Annotated[Path, typer.Option("--spec", help="The spec file (TOML) with a population section.")],
     out: Annotated[Path, typer.Option("--out", help="Folder for the posterior, its summary, plot and report.")],
     method: Annotated[str, typer.Option("--method", help="auto, exact, mh, pmmh, mhaar, ...")] = "auto",
     likelihood: Annotated[str, typer.Option("--likelihood", help="auto, or clt.")] = "auto",

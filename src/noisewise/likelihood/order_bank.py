@@ -45,7 +45,7 @@ from noisewise.statistics.order import OrderStatistic, Quantile
 __all__ = ["N_SCRAMBLES", "OrderBank", "OrderRecords"]
 
 FEWEST_PER_SHARE, MOST_PER_SHARE = 4, 32
-AIM = 0.01  # error of the log-likelihood up to which a bank is large enough
+AIM = 0.006  # error of the log-likelihood up to which a bank is large enough
 MOST_KNOTS = 128  # parameters at which the statistic is drawn
 N_SKETCHED = 16
 FURTHEST_NEAR = 60.0
@@ -79,7 +79,7 @@ class OrderBank:
 
     @classmethod
     def of(cls, release: Release, population: AnyPopulation, *, seed: int = 0, size: int | None = None) -> OrderBank:
-        """`size` is the number of base draws; by default 288 to 2304, so that the error stays below about one percent."""
+        """`size` is the number of base draws; by default 288 to 2304, so that the error is about half a percent."""
         if size is None:
             pilot = cls._of(release, population, seed, FEWEST_PER_SHARE)
             error, tried = typical_error(pilot._scramble_logs, population, seed)

@@ -57,9 +57,10 @@ class Nodes:
 
     def moments(self, values: Array) -> tuple[Array, Array]:
         """Mean (K, d) and covariance (K, d, d) of values (K, M, d)."""
-        mean = np.einsum("km,kmd->kd", self.weight, values)
-        centred = values - mean[:, None, :]
-        return mean, np.einsum("kmd,kme->kde", self.weight[:, :, None] * centred, centred)
+        rows = np.ascontiguousarray(np.moveaxis(values, -1, 1))  # (K, d, M): sums run along the points
+        mean = (rows @ self.weight[:, :, None])[:, :, 0]
+        centred = rows - mean[:, :, None]
+        return mean, (self.weight[:, None, :] * centred) @ centred.swapaxes(1, 2)
 
 
 def record_nodes(

@@ -157,6 +157,7 @@ def draw(figure: Figure, rows: Rows) -> None:
     panels = figure.subplots(len(mechanisms), 2, squeeze=False)
     finite = [row["epsilon"] for row in rows if math.isfinite(row["epsilon"])]
     beyond = 3 * max(finite, default=1.0)
+    label = "ε" if len(finite) == len(rows) else "ε (last: no privacy)"
     for (left, right), mechanism in zip(panels, mechanisms, strict=True):
         here = [row for row in rows if row["mechanism"] == mechanism]
         for name in dict.fromkeys(row["statistic"] for row in here):
@@ -166,7 +167,7 @@ def draw(figure: Figure, rows: Rows) -> None:
             left.errorbar(epsilon, [row["mse"] for row in line], yerr=error, marker="o", ms=3, capsize=2, label=name)
             right.plot(epsilon, [row["information"] for row in line], marker="o", ms=3, label=name)
         for axes, what in ((left, "mean squared error of E[θ | y]"), (right, "Fisher information")):
-            axes.set(xscale="log", yscale="log", xlabel="ε", ylabel=what, title=mechanism)
+            axes.set(xscale="log", yscale="log", xlabel=label, ylabel=what, title=mechanism)
         left.legend(fontsize="small")
 
 
@@ -185,6 +186,6 @@ def note(rows: Rows) -> str:
     )
 
 
-def settings_of(setup: Mapping[str, Any]) -> Sequence[tuple[str, float, Mapping[str, Any]]]:
+def points_of(settings: Mapping[str, Any]) -> Sequence[tuple[str, float, Mapping[str, Any]]]:
     """The grid of mechanisms and epsilons."""
-    return [(mechanism, epsilon, setup) for mechanism in setup["mechanism"] for epsilon in setup["epsilon"]]
+    return [(mechanism, epsilon, settings) for mechanism in settings["mechanism"] for epsilon in settings["epsilon"]]

@@ -27,9 +27,9 @@ from noisewise.studies.selection import (
     draw,
     note,
     planned,
+    points_of,
     power,
     row_of,
-    settings_of,
     standard_noise,
 )
 from noisewise.studies.setting import Setting
@@ -40,7 +40,7 @@ Point = tuple[str, float, Mapping[str, Any]]
 
 def measure(setup: Setup) -> Rows:
     """One row a mechanism, epsilon and statistic."""
-    found = setup.map(rows_at, settings_of(setup.settings), "budgets")
+    found = setup.map(rows_at, points_of(setup.settings), "budgets")
     return [row for rows in found for row in rows]
 
 

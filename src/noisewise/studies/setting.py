@@ -56,7 +56,7 @@ class Setting:
     def read(self, given: object, name: str) -> Any:
         """The value of what was given as text or as a Python value; refused by name if it is not wanted."""
         try:
-            if self.may_be_null and (given in (None, "null") or given == self.default):
+            if self.may_be_null and (given is None or (isinstance(given, str | tuple) and given in ("null", ()))):
                 return self.default
             if not self.is_list:
                 return self._one(given)
