@@ -12,6 +12,7 @@ import ibis
 import numpy as np
 import polars as pl
 import pytest
+from scipy import stats
 
 import noisewise as nw
 from noisewise.errors import DifferentRecords, InvalidArgument, InvalidRelease, NoisewiseError, Unsupported
@@ -216,3 +217,59 @@ def test_a_parquet_column_called_file_row_number_is_a_column(tmp_path: Path) -> 
     assert lattice_values(table, plan)[0] * plan.lattice.step[0] == pytest.approx(105)
     with pytest.raises(nw.InvalidData, match="file_row_number"):
         nw.Table.read(tmp_path / "lacks.parquet", schema)
+
+
+class TestInferring:
+    """What a review of the analyst's wing broke."""
+
+    X = nw.column("x")
+
+    def inferred(self, bounds, n, outside, population, at, epsilon) -> nw.Posterior:
+        schema = nw.Schema({"x": nw.Bounded(*bounds)}, n=n, neighbours="change-one", outside=outside)
+        plan = nw.plan(nw.Mean(self.X), schema, guarantee=nw.PureDP(epsilon))
+        return nw.infer(nw.simulate(plan, population, at=at, seed=1), population, seed=1)
+
+    def test_a_truncated_population_that_may_lie_far_outside_is_inferred(self) -> None:
+        posterior = self.inferred((0, 10), 50, "refuse", nw.Normal(mean=stats.norm(5, 3), sd=0.3), {"mean": 5}, 2)
+        assert abs(posterior.mean["mean"] - 5) < 5 * posterior.sd["mean"]
+
+    @pytest.mark.parametrize("outside", ["clamp", "refuse"])
+    def test_an_sd_that_may_be_almost_zero_is_inferred(self, outside: str) -> None:
+        posterior = self.inferred((0, 10), 50, outside, nw.Normal(mean=5, sd=stats.halfnorm(scale=3)), {"sd": 2}, 2)
+        assert posterior.verdict.is_converged
+
+    def test_two_records_with_clamped_ends_are_inferred(self) -> None:
+        posterior = self.inferred((5, 15), 2, "clamp", nw.Normal(mean=stats.norm(10, 5), sd=4), {"mean": 9}, 3)
+        assert posterior.verdict.is_converged
+
+    @pytest.mark.parametrize("bound", [100, 1000])
+    @pytest.mark.parametrize("guarantee", [nw.PureDP(100), nw.GaussianDP(10)])
+    def test_wide_bounds_do_not_inflate_information(self, bound: int, guarantee: object) -> None:
+        schema = nw.Schema({"x": nw.Bounded(-bound, bound)}, n=100, neighbours="change-one")
+        population = nw.Normal(mean=0, variance=stats.uniform(0, 10))
+        for statistic in (nw.Mean(abs(self.X)), nw.Mean(self.X**2)):
+            plan = nw.plan(statistic, schema, guarantee=guarantee)
+            exact, normal = (
+                nw.information(plan, population, at={"variance": 2.0}, likelihood=law).value for law in ("auto", "clt")
+            )
+            assert exact == pytest.approx(normal, rel=0.05)
+
+    @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -1, "", None, True, 1e308, 10**400])
+    def test_bad_numbers_are_refused_by_name(self, wrong: object) -> None:
+        schema = nw.Schema({"x": nw.Bounded(0, 1)}, n=10, neighbours="change-one")
+        plan = nw.plan(nw.Mean(self.X), schema, guarantee=nw.PureDP(1))
+        population = nw.Normal(mean=stats.norm(), sd=1)
+        attempts = {
+            "sd": lambda: nw.Normal(mean=0, sd=wrong),
+            "p": lambda: nw.Categorical(p=[wrong, wrong]),
+            "at": lambda: nw.simulate(plan, population, at={"mean": wrong} if wrong != -1 else {}),
+            "plan": lambda: nw.simulate(wrong, population),
+            "population": lambda: nw.information(plan, wrong),
+            "trials": lambda: nw.calibrate(plan, population, trials=wrong),
+        }
+        if wrong is not None and not (isinstance(wrong, int) and wrong > 1):
+            attempts["seed"] = lambda: nw.simulate(plan, population, seed=wrong)
+        for name, attempt in attempts.items():
+            with pytest.raises(nw.InvalidArgument) as refused:
+                attempt()
+            assert refused.value.argument == name

@@ -68,16 +68,16 @@ CELLS = {
     "answers of 5, randomized response": Cell(COIN, 5, ((Records(C), PureDP(1)),), quick=60),
     "answers of 20, randomized response": Cell(COIN, 20, ((Records(C), PureDP(1)),), quick=60),
     "median of 5, smooth Cauchy": Cell(LINE, 5, ((Median(X), PureDP(1)),), at_length=40),
-    "median of 20, smooth Cauchy": Cell(LINE, 20, ((Median(X), PureDP(1)),), quick=12, at_length=40),
+    "median of 20, smooth Cauchy": Cell(LINE, 20, ((Median(X), PureDP(1)),), quick=10, at_length=40),
     "median of 5, smooth Laplace": Cell(LINE, 5, ((Median(X), SMOOTH),), at_length=40),
-    "median of 20, smooth Laplace": Cell(LINE, 20, ((Median(X), SMOOTH),), quick=12, at_length=40),
+    "median of 20, smooth Laplace": Cell(LINE, 20, ((Median(X), SMOOTH),), quick=10, at_length=40),
     "maximum of 5, smooth Cauchy": Cell(LINE, 5, ((Maximum(X), PureDP(5)),), at_length=40),
     "a fifth clamped, 5, Laplace": Cell(CLAMPED, 5, ((Mean(X), PureDP(1)),), (-1.28, 1.28), at_length=30),
     "a fifth clamped, 20, Laplace": Cell(CLAMPED, 20, ((Mean(X), PureDP(1)),), (-1.28, 1.28), at_length=30),
     "a fifth clamped, 20, Gaussian": Cell(CLAMPED, 20, ((Mean(X), GaussianDP(1)),), (-1.28, 1.28), at_length=100),
     "mean at a bound, 5": Cell(AT_BOUND, 5, ((Mean(X), PureDP(1)),), (0, 4), quick=10, at_length=20),
-    "mean of waits at a bound, 20": Cell(WAITS, 20, ((Mean(X), PureDP(5)),), (0, 4), quick=15, at_length=20),
-    "median at a bound, 5": Cell(AT_BOUND, 5, ((Median(X), PureDP(5)),), (0, 4), at_length=40),
+    "mean of waits at a bound, 20": Cell(WAITS, 20, ((Mean(X), PureDP(1)),), (0, 4), quick=10, at_length=20),
+    "median at a bound, 5": Cell(AT_BOUND, 5, ((Median(X), PureDP(5)),), (0, 4), quick=15, at_length=40),
     "rare count of 5, Laplace": Cell(RARE, 5, ((YES, PureDP(1)),), quick=100),
     "rare count of 20, Laplace": Cell(RARE, 20, ((YES, PureDP(1)),), quick=100),
     "rare count of 20, Gaussian": Cell(RARE, 20, ((YES, GaussianDP(1)),), quick=100),
@@ -128,6 +128,12 @@ def test_posteriors_of_several_unknowns_are_calibrated(name: str) -> None:
     assert found.is_calibrated(ALARM), found.summary()
 
 
+def test_the_search_survives_extreme_rates() -> None:
+    """A wide prior sends `infer` to rates far beyond the bounds, whose counts cannot be enumerated."""
+    found = CELLS["sum of counts under a wide prior"].run(8)
+    assert not found.failures
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*CELLS, *SEVERAL])
 def test_posteriors_are_calibrated(name: str) -> None:
@@ -156,8 +162,8 @@ def test_the_naive_posterior_fails(name: str, guarantee: Guarantee) -> None:
 def test_six_releases_of_the_same_records_are_joined_and_their_product_fails() -> None:
     """E1b: told as six data sets (planted), the posterior is up to 2.4 times too narrow."""
     cell = Cell(LINE, 40, tuple((Sum(X) if k % 2 else Mean(X), GaussianDP(20 + k)) for k in range(6)))
-    assert cell.run(60, likelihood="clt").is_calibrated(ALARM)
-    assert not cell.run(60, infer=as_six_data_sets).is_calibrated(ALARM)
+    assert cell.run(40, likelihood="clt").is_calibrated(ALARM)
+    assert not cell.run(40, infer=as_six_data_sets).is_calibrated(ALARM)
 
 
 def as_six_data_sets(releases: Sequence[Release], population: Any, seed: int) -> Any:

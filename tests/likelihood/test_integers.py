@@ -26,3 +26,14 @@ def test_sums_of_whole_numbers_by_enumeration_and_far_in_the_tail():
     noise = DiscreteLaplace(scale=(2.0,), step=(1.0,)).log_pmf(295 - np.arange(301))
     found = integers.log_likelihood(coin, noise, n=300, centre=100)
     assert found[0] == pytest.approx(counts.binomial_log_likelihood(0.001, noise)[0], rel=1e-10)
+
+
+def test_a_release_beyond_the_largest_sum_still_sees_the_bulk():
+    """The oracle convolves without a tilt: at either end noise of scale 20 reaches every sum of 5 counts up to 20."""
+    p = stats.poisson(np.array([[0.05], [2.0], [15.0], [70.0]])).pmf(np.arange(21))
+    p[:, -1] += 1 - p.sum(axis=1)
+    for centre in (0.0, 100.0):
+        log_noise = -np.abs(np.arange(101) - centre) / 20
+        found = integers.log_likelihood(np.log(p), log_noise, n=5, centre=centre)
+        sums = [np.convolve(np.convolve(np.convolve(row, row), np.convolve(row, row)), row) for row in p]
+        assert found == pytest.approx(np.log(np.array(sums) @ np.exp(log_noise)), abs=1e-10)

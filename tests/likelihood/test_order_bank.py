@@ -10,6 +10,7 @@ from scipy.special import logsumexp
 
 from noisewise import ApproxDP, Bounded, Maximum, Mean, Median, Minimum, PureDP, Schema, column, plan
 from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.likelihood import order_bank
 from noisewise.likelihood.model import Likelihood
 from noisewise.likelihood.order_bank import OrderBank
 from noisewise.likelihood.simulate import simulate
@@ -233,6 +234,36 @@ def test_draws_of_the_statistic_follow_its_law_given_the_release():
     assert abs(plain - mean) > Z * sd / math.sqrt(300)  # the release has moved it, so the test has power
 
 
+def test_many_parameters_drawn_at_few_knots_give_the_law_of_each_at_its_own(monkeypatch):
+    """The statistic rises with the mean, so a knot that is too high or too low on average shows in its draws."""
+    release, rng = released(Median(X), schema_of(20), CAUCHY, 1.5), np.random.default_rng(21)
+    bank = OrderBank.of(release, POPULATION, size=144)
+    mean = rng.uniform(-2, 4, 600)
+    pieces = [bank.draw_statistic(rng, {"mean": mean[k : k + 100]}) for k in range(0, 600, 100)]  # each at its own
+    each = np.concatenate(pieces)[:, 0]
+    monkeypatch.setattr(order_bank, "MOST_KNOTS", 8)
+    few = bank.draw_statistic(rng, {"mean": mean})[:, 0]
+    allowed = Z * math.sqrt((each.var() + few.var()) / 600)
+    assert few.shape == (600,)
+    assert abs(few.mean() - each.mean()) < allowed
+    monkeypatch.setattr(order_bank, "_knots", lambda *_: ({"mean": np.array([4.0])}, np.zeros(600, int)))
+    assert abs(bank.draw_statistic(rng, {"mean": mean})[:, 0].mean() - each.mean()) > allowed  # planted: one high knot
+
+
+def test_a_knot_is_the_parameter_itself_on_average():
+    rng = np.random.default_rng(22)
+    value = rng.standard_cauchy(1000)
+    knots, first = order_bank._knots(rng, {"mean": value})
+    repeated = np.mean([knots["mean"][order_bank._knots(rng, {"mean": value})[1]] for _ in range(400)], axis=0)
+    assert len(knots["mean"]) == order_bank.MOST_KNOTS
+    assert first.shape == (1000,)
+    assert knots["mean"].min() == value.min()
+    assert knots["mean"].max() == value.max()
+    nearby = np.diff(knots["mean"])[np.clip(np.searchsorted(knots["mean"], value) - 1, 0, len(knots["mean"]) - 2)]
+    # A choice between two knots has an sd of at most half their gap; 1000 values share the false-alarm rate.
+    assert np.all(np.abs(repeated - value) <= 6.0 * nearby / 2 / math.sqrt(400))
+
+
 def test_base_draws_of_all_records_average_to_the_same_likelihood():
     n, rng = 8, np.random.default_rng(8)
     release = released(Median(X), schema_of(n), CAUCHY, 1.0)
@@ -287,11 +318,12 @@ def ranks(guarantee, n, trials, *, naive=False):
     grid = np.linspace(-7, 7, 71)
     log_prior = stats.norm(0, 2).logpdf(grid)
     made, rng = plan(Median(X), schema_of(n), guarantee=guarantee), np.random.default_rng(n)
-    bank = OrderBank.of(simulate(made, population, seed=rng), population, size=144)  # its base draws serve them all
+    first = simulate(made, population, seed=int(rng.integers(2**32)))
+    bank = OrderBank.of(first, population, size=144)  # its base draws serve them all
     found = []
     for _ in range(trials):
         truth = rng.normal(0, 2)
-        release = simulate(made, population, at={"mean": truth}, seed=rng)
+        release = simulate(made, population, at={"mean": truth}, seed=int(rng.integers(2**32)))
         if naive:
             log_p = stats.norm(grid, 1.5 * math.sqrt(math.pi / 2 / n)).logpdf(release.estimate[0])
         else:

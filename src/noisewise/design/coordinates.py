@@ -18,7 +18,7 @@ from scipy.stats import qmc
 
 from noisewise.errors import InvalidArgument
 from noisewise.likelihood.differences import central_difference
-from noisewise.populations.parameters import UNIT, Array, Support, Theta
+from noisewise.populations.parameters import LARGEST, UNIT, Array, Support, Theta
 from noisewise.populations.population import AnyPopulation, Joint, Population
 
 PRIOR_DRAWS = 64
@@ -26,6 +26,12 @@ PRIOR_DRAWS = 64
 
 def coordinate_names(population: AnyPopulation) -> tuple[str, ...]:
     """One name a coordinate: the parameter, or p[0] .. p[m-2] of a simplex."""
+    if not hasattr(population, "supports") or not hasattr(population, "sample_prior"):
+        raise InvalidArgument(
+            f"population is a {type(population).__name__}; describe the records, as in "
+            "Normal(mean=stats.norm(50, 50), sd=stats.halfnorm(scale=50)).",
+            argument="population",
+        )
     names: list[str] = []
     for name, support in population.supports.items():
         names.extend([name] if support.size is None else [f"{name}[{j}]" for j in range(support.size - 1)])
@@ -80,12 +86,12 @@ def given_rows(population: AnyPopulation, at: object) -> dict[str, Array]:
 def _row(given: object, name: str, support: Support) -> Array:
     try:
         value = np.asarray(given, dtype=float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         value = np.array(np.nan)
     vector = support.size is not None
     rows = value.reshape(-1, support.size) if vector and value.size and value.size % support.size == 0 else (  # type: ignore[operator, arg-type]
         np.atleast_1d(value))  # fmt: skip
-    inside = np.all(np.isfinite(rows)) and np.all((rows > support.low) & (rows < support.high))
+    inside = np.all(np.abs(rows) < LARGEST) and np.all((rows > support.low) & (rows < support.high))
     if isinstance(given, bool) or value.size == 0 or rows.ndim != 1 + vector or not inside or (
         vector and np.any(np.abs(rows.sum(axis=-1) - 1) > 1e-9)):  # fmt: skip
         raise InvalidArgument(f"at[{name!r}] must lie in {support} (one value, or a list of them).", argument="at")

@@ -19,6 +19,7 @@ import numpy as np
 from scipy.fft import next_fast_len
 from scipy.signal import fftconvolve
 
+from noisewise.design.additive import NormalSumInformation
 from noisewise.design.blank import blank_release
 from noisewise.design.coordinates import coordinate_slopes
 from noisewise.design.record_score import scored_record
@@ -32,7 +33,10 @@ from noisewise.populations.parameters import Array, Theta, rows_of
 from noisewise.populations.population import AnyPopulation
 
 BLOCK = 256
-MOST_FREQUENCIES = 2**12
+MOST_FREQUENCIES = 2**14
+VISIBLE = 1e-6  # an integrand cut off above this leaves an error that could be seen
+EMPTY = 1e-17
+NARROWEST = 0.02  # of the gap between sums
 MOST_NODES = 1024
 FADED = 1e-11
 OVERSAMPLED = 4
@@ -49,6 +53,7 @@ class ExactSumInformation:
 
     def __init__(self, plan: Plan, population: AnyPopulation, *, n: int) -> None:
         self.model = ExactSum(blank_release(plan), population, n=n)
+        self.normal = NormalSumInformation(plan, population, n=n, seed=None, draws=None)
         self.population, self.n = population, n
         scale = float(self.model.normal.noise.scale[0])
         self.noise = LaplaceNoise(scale) if self.model.normal.noise.is_laplace[0] else GaussianNoise(scale)
@@ -70,11 +75,13 @@ class ExactSumInformation:
         """One transform a row, all rows on the same frequencies."""
         mean, variance = (np.asarray(v).reshape(rows_of(theta)) / self.n for v in self.model.normal.moments(theta))
         layout = self._layout(theta)
-        width = float(np.ptp(np.concatenate([layout.nodes.ravel(), layout.atoms])))
+        width = _width(layout)
         reach = 36 * self.noise.scale if isinstance(self.noise, LaplaceNoise) else 9 * self.noise.sd
         spread = np.minimum(self.n * width, 14 * np.sqrt(self.n * variance.max()) + 10 * width)
         period = 2 * float(spread + reach)
-        t = self._frequencies(layout, 2 * np.pi / period)
+        t, has_faded = self._frequencies(layout, 2 * np.pi / period)
+        if not has_faded:  # bounds far wider than the records and the noise: the sum is then normal enough
+            return np.asarray(self.normal.rows(theta)[0])
 
         def characteristic(at: Theta) -> Array:
             value = _characteristic(self._layout(at), t)
@@ -94,8 +101,8 @@ class ExactSumInformation:
         rows = rows_of(theta)
         return self.model._layout(self.population.theta_of(self.model.column, theta), rows)
 
-    def _frequencies(self, layout: Layout, step: float) -> Array:
-        """Multiples of step until the integrand has faded."""
+    def _frequencies(self, layout: Layout, step: float) -> tuple[Array, bool]:
+        """Multiples of step until the integrand has faded, and whether it has as far as can be seen."""
         last = BLOCK
         while last < MOST_FREQUENCIES:
             t = step * np.linspace(last / 2, last, BLOCK)
@@ -103,7 +110,10 @@ class ExactSumInformation:
             if np.max(sizes) < FADED:
                 break
             last *= 2
-        return np.asarray(step * np.arange(last), dtype=float)
+        t = np.asarray(step * np.arange(last), dtype=float)
+        end = np.array([min(_resolved(layout), t[-1])])
+        sizes = np.abs(_characteristic(layout, end)) ** self.n * np.abs(self.noise.ratio(np.zeros((1, 1)), end))
+        return t, bool(np.max(sizes) < VISIBLE)
 
     def _convolved(self, theta: Theta) -> Array:
         """One row of a discrete population."""
@@ -135,6 +145,8 @@ class ExactSumInformation:
         reach = int(np.ceil(40 * scale / gap)) + 1
         steps = np.arange(-reach, reach)
         total = np.zeros((len(d_law), len(d_law)))
+        if scale < NARROWEST * gap:  # the noise hides nothing between neighbouring sums
+            return np.asarray(_integrated(law[None], d_law[None], np.ones(law.size))[0])
         for offset, weight in zip(offsets, weights, strict=True):
             kernel = np.exp(self.noise.log_density(steps * gap + offset))
             p = _convolve(law, kernel)
@@ -143,10 +155,23 @@ class ExactSumInformation:
         return total
 
 
+def _width(layout: Layout) -> float:
+    """The range of values that carry any mass: declared bounds may lie far beyond the records."""
+    heavy = layout.nodes.ravel()[layout.weights.reshape(len(layout.weights), -1).max(axis=0) > EMPTY]
+    atoms = layout.atoms[layout.atom_weights.max(axis=0, initial=0.0) > EMPTY]
+    return float(np.ptp(np.concatenate([heavy, atoms])))
+
+
+def _resolved(layout: Layout) -> float:
+    """The frequency up to which MOST_NODES nodes resolve the panels that carry any mass."""
+    heavy = layout.weights.sum(axis=2).max(axis=0) > EMPTY
+    return MOST_NODES / float(np.ptp(layout.nodes[heavy], axis=1).sum() + 1e-300)
+
+
 def _characteristic(layout: Layout, t: Array) -> Any:
     """phi_theta(t) of one record's feature at even t, (K, T); beyond what MOST_NODES nodes resolve, its atoms alone."""
     rows = len(layout.weights)
-    limit = MOST_NODES / float(np.ptp(layout.nodes, axis=1).sum() + 1e-300)
+    limit = _resolved(layout)
     law = np.concatenate([layout.weights.reshape(rows, -1), layout.atom_weights], axis=1)
     finer = _Sum.of(1, *layout).resolving(min(float(t[-1]), limit), law)
     weights, nodes = finer.weights.reshape(rows, -1), finer.nodes.ravel()

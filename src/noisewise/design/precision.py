@@ -18,7 +18,6 @@ from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, Context
 from fractions import Fraction
 from itertools import pairwise
-from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -203,7 +202,7 @@ def _wanted(sd: object, names: tuple[str, ...]) -> dict[str, float]:
             argument="sd",
         )
     for name, value in sd.items():
-        if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e100:
             raise InvalidArgument(f"sd[{name!r}] = {value!r:.40} must be a number above 0.", argument="sd")
     return {name: float(value) for name, value in sd.items()}
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -130,7 +129,7 @@ def _weights(weights: object, names: tuple[str, ...]) -> Array:
             argument="weights",
         )
     for name, value in weights.items():
-        if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < np.inf:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e100:
             raise InvalidArgument(f"weights[{name!r}] = {value!r:.40} must be a number >= 0.", argument="weights")
     found = np.array([float(weights.get(name, 0.0)) for name in names])
     if not found.any():

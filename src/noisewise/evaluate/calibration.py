@@ -228,9 +228,9 @@ def calibrate(
     `options` go to `noisewise.infer`. `infer(releases, population, seed)`, returning draws by name, takes its place if
     given. Seeds are spawned by trial: the result does not depend on `workers`.
     """
-    integer(trials, "trials", minimum=1)
-    integer(draws, "draws", minimum=1)
-    integer(workers, "workers", minimum=1)
+    integer(trials, "trials", minimum=1, maximum=10**9)
+    integer(draws, "draws", minimum=1, maximum=10**6)
+    integer(workers, "workers", minimum=1, maximum=1024)
     holders = data_sets(plans)
     if not getattr(population, "free", ()):
         raise InvalidArgument(

@@ -109,7 +109,7 @@ def _cell_matrices() -> tuple[Floats, Floats]:
 
 def on_the_line(rng: np.random.Generator, target: ExactTarget, tolerance: float = TOLERANCE) -> Line:
     """The posterior of a target of size 1; `rng` only spreads the points of the search."""
-    search = _Search(rng, target)
+    search = _Search(rng, target, is_rough=tolerance > TOLERANCE)
     edges = search.edges()
     return _integrate(target, edges, search, tolerance)
 
@@ -117,8 +117,8 @@ def on_the_line(rng: np.random.Generator, target: ExactTarget, tolerance: float 
 class _Search:
     """Where the mass is: points seen so far, in order, and the modes among them."""
 
-    def __init__(self, rng: np.random.Generator, target: ExactTarget) -> None:
-        self.target, self.density = target, Density(target)
+    def __init__(self, rng: np.random.Generator, target: ExactTarget, *, is_rough: bool = False) -> None:
+        self.target, self.density, self.is_rough = target, Density(target), is_rough
         self.points: Floats = self._first_points(rng)
         self.values: Floats = self.density(self.points[:, None])
         self._go_outward()
@@ -213,17 +213,16 @@ class _Search:
         return _thinned(np.union1d(found, beyond), centres, widths)
 
     def _width(self, i: int) -> float:
-        """How far from a mode the density is known to stay within one unit of its log; at least to a neighbour."""
+        """To the further neighbour; of a rough density, as far as its log is known to stay within one unit.
+
+        That makes fewer panels, but a kink beside the mode may hide between an edge and the first node: 1e-5.
+        """
         left, right, _, _ = self._neighbours(i)
+        if self.is_rough:
+            far = np.flatnonzero((self.values <= self.values[i] - 1.0) | (self.values > self.values[i]))
+            left = min(left, float(self.points[max(far[far < i], default=-1) + 1]))
+            right = max(right, float(self.points[min(far[far > i], default=len(self.points)) - 1]))
         m = float(self.points[i])
-        for j in range(i - 1, -1, -1):
-            if not self.values[i] - 1.0 < self.values[j] <= self.values[i]:
-                break
-            left = float(self.points[j])
-        for j in range(i + 1, len(self.points)):
-            if not self.values[i] - 1.0 < self.values[j] <= self.values[i]:
-                break
-            right = float(self.points[j])
         sides = [side for side in (m - left, right - m) if side > 0]
         return max(sides) if sides else max(abs(m), 1.0) * 1e-3
 

@@ -113,6 +113,8 @@ class ExactSum:
 
     def _inverted(self, theta: Theta, rows: int) -> inversion.Inverted:
         layout = self._layout(theta, rows)
+        if not np.all(np.isfinite(layout.weights)):
+            return inversion.Inverted(np.full(rows, np.nan), np.full(rows, np.inf))
         scale = float(self.normal.noise.scale[0])
         noise = LaplaceNoise(scale) if self.normal.noise.is_laplace[0] else GaussianNoise(scale)
         return inversion.log_density(
@@ -131,8 +133,12 @@ class ExactSum:
             is_flat |= (middle > low) & (middle < high)
         x, w = on_panels(edges, ORDER)
         x, w = x[~is_flat], w[~is_flat]
-        with np.errstate(under="ignore"):
-            density = np.exp(self.one.log_density(x.ravel(), theta)).reshape(-1, *x.shape)
+        log_density = self.one.log_density(x.ravel(), theta)
+        if not _clamps(self.releases[0]):
+            # Truncated: only ratios count, so a law that lies far outside the bounds keeps its digits.
+            log_density = log_density - np.max(log_density, axis=1, keepdims=True)
+        with np.errstate(under="ignore", invalid="ignore"):
+            density = np.exp(log_density).reshape(-1, *x.shape)
         weights = np.broadcast_to(density, (rows, *x.shape)) * w
         values = np.broadcast_to(self.feature.value({self.column: x}, schema), x.shape)
         atoms = self._atoms(theta, rows)

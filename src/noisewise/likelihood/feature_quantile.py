@@ -33,7 +33,7 @@ from noisewise.statistics.feature import Feature
 
 NODES = 512
 FURTHEST = 35.0  # |ell|; beyond it u is 0 or 1 to rounding
-REFINEMENTS = 3
+REFINEMENTS = 2
 BISECTIONS = 56
 INVERSIONS = 64
 

@@ -31,7 +31,12 @@ def sum_log_pmf(log_pmf: ArrayLike, *, n: int, centre: float | None = None) -> F
 
 def log_likelihood(log_pmf: ArrayLike, log_noise: ArrayLike, *, n: int, centre: float | None = None) -> Floats:
     """log p(y | theta), (K,), from log_noise (nB + 1,), the log P(y | s)."""
-    return np.asarray(logsumexp(sum_log_pmf(log_pmf, n=n, centre=centre) + np.asarray(log_noise), axis=-1))
+    logs = sum_log_pmf(log_pmf, n=n)
+    if centre is not None:
+        # A release beyond the largest sum tilts all mass to that end, and the bulk, which wide noise reaches, is lost.
+        # Each of the two is relatively exact or -inf, so the larger is right.
+        logs = np.maximum(logs, sum_log_pmf(log_pmf, n=n, centre=centre))
+    return np.asarray(logsumexp(logs + np.asarray(log_noise), axis=-1))
 
 
 def _row(log_pmf: Floats, n: int, centre: float | None) -> Floats:

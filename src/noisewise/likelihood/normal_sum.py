@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from scipy.special import log_ndtr, ndtri_exp
 
-from noisewise.errors import Unsupported
+from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.likelihood import normal_gaussian, normal_laplace, normal_laplace_pair
 from noisewise.likelihood.differences import central_difference
 from noisewise.likelihood.model import Parameters, numerical_score, scalar_supports
@@ -119,7 +119,11 @@ class NormalSum:
 
     def moments(self, theta: Theta) -> tuple[Array, Array]:
         """The mean (K, d) and covariance (K, d, d) of the sums."""
-        mean, covariance = row_moments(self.population, self.releases[0].schema, self.row, theta)
+        try:
+            mean, covariance = row_moments(self.population, self.releases[0].schema, self.row, theta)
+        except InvalidArgument:  # no theta of this batch can have left a record inside the bounds
+            rows, d = len(next(iter(theta.values()))), len(self.row)
+            mean, covariance = np.full((rows, d), np.nan), np.full((rows, d, d), np.nan)
         return self.n * mean, self.n * covariance
 
     def log_likelihood(self, theta: Theta) -> Array:
@@ -135,6 +139,9 @@ class NormalSum:
             place = np.searchsorted(self.mixed, block[np.isin(block, self.mixed)])
             part = self._log_density(block, mean, covariance, variances[:, place])
             total = total + part
+        if self.releases[0].schema.outside == "refuse":
+            # Where no record could be inside the bounds the release is impossible, not undefined.
+            total = np.where(np.isnan(mean).any(axis=1), -np.inf, total)
         return np.asarray(total + np.log(self.noise.step).sum())
 
     def _log_density(self, block: Any, mean: Array, covariance: Array, variances: Array) -> Array:

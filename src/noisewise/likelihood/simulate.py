@@ -27,7 +27,7 @@ from noisewise.exact import integer
 from noisewise.lattice import Lattice, entry_steps, lattice_for
 from noisewise.plan import Plan, eigenvalue_gram_step
 from noisewise.populations.cleaned import cell_probabilities, row_moments, sample_records
-from noisewise.populations.parameters import Array, Theta
+from noisewise.populations.parameters import LARGEST, Array, Theta
 from noisewise.privacy import smooth
 from noisewise.privacy.finite import FiniteLaw, RandomizedResponse
 from noisewise.privacy.law import (
@@ -74,7 +74,14 @@ def simulate(
     `n` says how many records there are where the plan keeps that private (add-remove). The release is marked as
     simulated in its file, and no ledger takes it.
     """
-    rng = np.random.default_rng(seed)  # type: ignore[arg-type]
+    if not isinstance(plan, Plan):
+        raise InvalidArgument(f"plan is a {type(plan).__name__}; make one with plan(...).", argument="plan")
+    if not hasattr(population, "sample_prior"):
+        raise InvalidArgument(
+            f"population is a {type(population).__name__}; describe the records, as in Normal(mean=..., sd=...).",
+            argument="population",
+        )
+    rng = np.random.default_rng(None if seed is None else integer(seed, "seed", minimum=0))
     theta = population.sample_prior(rng, 1) if at is None else _given(population, at)
     value = simulate_values(rng, plan, population, theta, n=n, approximate=approximate)[0]
     name = hashlib.sha256(plan.request() + rng.bytes(16)).hexdigest()[:16]
@@ -396,8 +403,16 @@ def _given(population: Any, at: Mapping[str, object]) -> dict[str, Array]:
         raise InvalidArgument(f"at= must give a number for each unknown parameter: {wanted}.", argument="at")
     theta = {}
     for name in population.free:
-        value, size = np.asarray(at[name], dtype=float), population.supports[name].size
-        if value.shape != (() if size is None else (size,)) or not np.all(np.isfinite(value)):
+        size = population.supports[name].size
+        try:
+            value = np.asarray(at[name], dtype=float)
+        except (TypeError, ValueError, OverflowError):
+            value = np.array(np.nan)
+        if (
+            isinstance(at[name], bool)
+            or value.shape != (() if size is None else (size,))
+            or not np.all(np.abs(value) < LARGEST)
+        ):
             shape = "a finite number" if size is None else f"{size} probabilities"
             raise InvalidArgument(f"at[{name!r}] must be {shape}.", argument="at")
         theta[name] = value[None]

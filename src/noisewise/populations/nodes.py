@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -74,7 +75,8 @@ def record_nodes(
         nodes = _enumerated(population, entry, schema.outside, theta)
     else:
         nodes = quadrature_nodes(population, entry, schema.outside, theta, kinks, coarse=coarse)
-    if np.isnan(nodes.weight).all() and not np.isnan(population.log_density([entry.low], theta)).any():
+    is_empty = schema.outside == "refuse" and bool(np.isnan(nodes.weight).all())
+    if is_empty and not np.isnan(population.log_density([entry.low], theta)).any():
         raise InvalidArgument(
             "This population puts no mass inside the declared bounds, so it cannot have produced records that were "
             "all inside them (outside='refuse').",
@@ -219,14 +221,32 @@ def quadrature_nodes(
     width = (half * unit_weight).reshape(rows, -1)
     log_density = population.log_density(x, theta)
     if outside == "refuse":
-        return _truncated(x, width, log_density)
+        nodes = _truncated(x, width, log_density)
+        _place_points(nodes, population, entry, theta, np.isnan(nodes.weight).all(axis=1))
+        return nodes
     with np.errstate(under="ignore"):
         inside = width * np.exp(log_density)
     ends = np.broadcast_to(population.between([-np.inf, high], [low, np.inf], theta), (rows, 2))
     points = np.concatenate([x, np.broadcast_to([low, high], (rows, 2))], axis=1)
     weight = np.concatenate([inside, ends], axis=1)
+    total = weight.sum(axis=1, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        nodes = Nodes(points, weight / total)
     # The quadrature of a density is exact to rounding; what little is missing is shared out so that weights sum to 1.
-    return Nodes(points, weight / weight.sum(axis=1, keepdims=True))
+    _place_points(nodes, population, entry, theta, ~(total[:, 0] > 0.5))
+    return nodes
+
+
+def _place_points(nodes: Nodes, population: Population, entry: Bounded, theta: Theta, lost: Any) -> None:
+    """A law too narrow for doubles is lost between two of them: it becomes a point at its median, if that is inside."""
+    if not lost.any():
+        return
+    middle = np.broadcast_to(population.quantile([0.5], theta), (len(nodes.x), 1))[:, 0]
+    spread = np.broadcast_to(np.diff(population.quantile([0.01, 0.99], theta)), (len(nodes.x), 1))[:, 0]
+    is_point = lost & (middle >= entry.low) & (middle <= entry.high) & (spread <= 1e-12 * (entry.high - entry.low))
+    nodes.x[is_point, 0] = middle[is_point]
+    nodes.weight[is_point] = 0.0
+    nodes.weight[is_point, 0] = 1.0
 
 
 def _truncated(x: Array, width: Array, log_density: Array) -> Nodes:

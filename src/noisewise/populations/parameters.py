@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -41,6 +41,7 @@ def rows_of(theta: Theta) -> int:
     return max((len(value) for value in theta.values()), default=1)
 
 
+LARGEST = 1e100  # beyond it squares and products leave the range of doubles
 REAL, POSITIVE, UNIT = Support(), Support(low=0.0), Support(low=0.0, high=1.0)
 
 
@@ -182,21 +183,30 @@ def _check_own_numbers(prior: Any, name: str) -> None:
 
 def _number(value: object, name: str, domain: Support) -> Array:
     if domain.size is not None:
-        vector = np.asarray(value, dtype=float) if not isinstance(value, str) else np.array([])
-        if vector.ndim != 1 or vector.size < 2 or not np.all(vector > 0) or abs(vector.sum() - 1) > 1e-9:
+        try:
+            vector = np.asarray(value, dtype=float) if not isinstance(value, str) else np.array([])
+        except (TypeError, ValueError, OverflowError):
+            vector = np.array([])
+        if (
+            vector.ndim != 1
+            or vector.size < 2
+            or not np.all((vector > 0) & (vector <= 1))
+            or abs(vector.sum() - 1) > 1e-9
+        ):
             raise InvalidArgument(f"{name} must list probabilities that sum to 1, or be stats.dirichlet([...]).",
                                   argument=name)  # fmt: skip
         # Probabilities that sum to 1 up to rounding are kept to the bit, so that they can be written and read again.
         is_whole = abs(vector.sum() - 1) <= 4e-16 * vector.size
         return np.asarray((vector if is_whole else vector / vector.sum())[None, :])
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+    number = cast("float", value)
+    if isinstance(value, bool) or not isinstance(value, Real) or not -LARGEST < number < LARGEST:
         raise InvalidArgument(
             f"{name} = {value!r:.60}: give a finite number if you know it, or a frozen scipy.stats distribution.",
             argument=name,
         )
-    if not domain.low <= float(value) <= domain.high or (domain.low == 0 == value and domain.high > 1):
+    if not domain.low <= number <= domain.high or (domain.low == 0 == number and domain.high > 1):
         raise InvalidArgument(f"{name} = {value} must lie in {domain}.", argument=name)
-    return np.array([float(value)])
+    return np.array([float(number)])
 
 
 def _check_no_others(given: Mapping[str, object], domains: Mapping[str, Support]) -> None:

@@ -126,7 +126,7 @@ STUDY = Study(
         "exponent": Setting(float, (1.0, 2.0), "the answers are |x|^exponent", above=0),
         "mechanism": Setting(str, ("laplace",), "the noise", choices=MECHANISMS),
         "prior_high": Setting(float, 100.0, "the prior is uniform on (0, prior_high)", above=0),
-        "repeats": Setting(int, 150, "data sets", full=1000, at_least=2),
+        "repeats": Setting(int, 150, "data sets", full=500, at_least=2),
     },
     columns=("mechanism", "epsilon", "statistic", "information", "mse", "mse_se"),
     measure=measure,
