@@ -311,7 +311,6 @@ def test_shares_of_a_simplex_are_drawn_too() -> None:
         ({"population": Normal(mean=0, sd=1)}, "population"),
         ({"population": "normal"}, "population"),
     ],
-    ids=str,
 )
 def test_what_is_wrong_is_refused_by_name(change: dict[str, object], word: str) -> None:
     given: dict[str, object] = {
