@@ -71,8 +71,8 @@ def simulate(
 ) -> Release:
     """One release of records drawn from the population at the parameters `at` (by default: drawn from the prior).
 
-    `n` says how many records there are where the plan keeps that private (add-remove). The release is marked as
-    simulated in its file, and no ledger takes it.
+    `seed` is a whole number, a SeedSequence or a Generator; `n` the number of records where the plan keeps that private
+    (add-remove). The release is marked as simulated in its file, and no ledger takes it.
     """
     if not isinstance(plan, Plan):
         raise InvalidArgument(f"plan is a {type(plan).__name__}; make one with plan(...).", argument="plan")
@@ -81,7 +81,8 @@ def simulate(
             f"population is a {type(population).__name__}; describe the records, as in Normal(mean=..., sd=...).",
             argument="population",
         )
-    rng = np.random.default_rng(None if seed is None else integer(seed, "seed", minimum=0))
+    is_source = seed is None or isinstance(seed, np.random.Generator | np.random.SeedSequence)
+    rng = np.random.default_rng(seed if is_source else integer(seed, "seed", minimum=0))  # type: ignore[arg-type]
     theta = population.sample_prior(rng, 1) if at is None else _given(population, at)
     value = simulate_values(rng, plan, population, theta, n=n, approximate=approximate)[0]
     name = hashlib.sha256(plan.request() + rng.bytes(16)).hexdigest()[:16]
