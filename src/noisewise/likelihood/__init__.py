@@ -1,12 +1,21 @@
-"""The likelihood of a release, p(y | theta): one file per closed form or numerical scheme, functions of arrays only.
+"""The likelihood of a release, p(y | theta): one file per closed form or numerical scheme.
 
+Chosen from the releases by their structure, with a score, a draw of the confidential statistic and a latent form:
+    joint, same_records, model                             which law, how several releases join, what a law offers
+    normal_sum, exact_sum                                  sums and means: the central limit theorem, or the sum's own law
+    count_models, conjugate                                counts, tables, randomized response; beta and Dirichlet priors
+    local_answers                                          one noisy number a record
+    order_bank, bank                                       order statistics, and anything else, from banks of base draws
+    naive, simulate                                        the noise ignored; releases with simulated noise
+Functions of arrays that these are made of:
     normal_laplace, normal_laplace_pair, normal_gaussian   a normal statistic under Laplace or Gaussian noise
     clipped_normal, clipped_normal_gaussian                one clipped normal record, answered locally
     local_absolute, local_square, local_general            |x|, x^2 or any population, answered locally
-    cells, counts                                          randomized response; counts and tables
-    inversion, integers                                    a sum of n bounded records, without the central limit theorem
-    tilted_normal, quadrature, additive_noise              what these share
-
-Everything is on the log scale, vectorised, and free of randomness except the i.i.d. posterior draws of `counts`, which
-take an explicit generator.
+    cells, counts, binomial_laplace, binomial_sum,         randomized response; counts and tables
+    table_sum, discrete_laws, log_concave
+    inversion, inversion_atoms, integers                   a sum of n bounded records, without the central limit theorem
+    order_draws, feature_quantile, smooth_scale, scrambles base draws of ranks, quantiles of features, smooth scales
+    answers, compiled, differences, tilted_normal,         what these share
+    quadrature, additive_noise
+Everything is on the log scale and vectorised over rows of theta; whatever is random takes an explicit generator.
 """
