@@ -2,8 +2,8 @@
 
 Chosen from the releases by their structure, with a score, a draw of the confidential statistic and a latent form:
     joint, same_records, model                             which law, how several releases join, what a law offers
-    normal_sum, exact_sum                                  sums and means: the central limit theorem, or the sum's own law
-    count_models, conjugate                                counts, tables, randomized response; beta and Dirichlet priors
+    normal_sum, exact_sum                                  sums: the central limit theorem, or the sum's own law
+    count_models, conjugate                                counts, tables, randomized response; conjugate priors
     local_answers                                          one noisy number a record
     order_bank, bank                                       order statistics, and anything else, from banks of base draws
     naive, simulate                                        the noise ignored; releases with simulated noise
