@@ -14,6 +14,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -118,6 +119,18 @@ def main() -> None:
         options = {"likelihood": likelihood, "seed": 0}
         rounds = 1 if name.startswith("median") else 5
         seconds = best(lambda m=made, o=options: information_rows(m, POPULATION, theta, **o), rounds)
+        print(f"{name:28s} {1e3 * seconds:9.1f} ms")
+    print("\nchoose, averaged over 64 prior draws")
+    powers = [nw.Mean(abs(x) ** Fraction(k, 8)) for k in range(1, 21)]
+    mixed = [*powers[7:10], nw.Count(x.between(-1, 1)), nw.Records(abs(x)), nw.Records(x, cells=[-1, 1])]
+    for name, statistics, likelihood in (
+        ("20 powers, normal law", powers, "clt"),
+        ("20 powers, exact law", powers, "auto"),
+        ("6 plans of mixed kinds", mixed, "auto"),
+    ):
+        plans = [nw.plan(statistic, SCHEMA, guarantee=nw.PureDP(1)) for statistic in statistics]
+        options = {"likelihood": likelihood, "progress": False}
+        seconds = best(lambda p=plans, o=options: nw.choose(p, POPULATION, **o), 1)
         print(f"{name:28s} {1e3 * seconds:9.1f} ms")
 
 
