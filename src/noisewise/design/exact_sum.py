@@ -99,7 +99,7 @@ class ExactSumInformation:
 
     def _layout(self, theta: Theta) -> Layout:
         rows = rows_of(theta)
-        return self.model._layout(self.population.theta_of(self.model.column, theta), rows)
+        return self.model.layout(self.population.theta_of(self.model.column, theta), rows)
 
     def _frequencies(self, layout: Layout, step: float) -> tuple[Array, bool]:
         """Multiples of step until the integrand has faded, and whether it has as far as can be seen."""

@@ -79,7 +79,7 @@ class LocalInformation:
 
     def _integral(self, theta: Theta) -> Array:
         """One row: int score score' p dy."""
-        record = scored_record(self.population, self.schema, self.model.column, theta, self.model._kinks)
+        record = scored_record(self.population, self.schema, self.model.column, theta, self.model.kinks)
         feature = self.model.feature.value({self.model.column: record.x[0]}, self.schema)
         values = np.broadcast_to(feature, record.x[0].shape)
         y, weights = self._panels(np.asarray(values), record.weight[0])
@@ -89,7 +89,7 @@ class LocalInformation:
             with np.errstate(divide="ignore"):
                 logs = np.log(record.weight)
             kept = logs[0] > logs[0].max() - 60
-            mixture = {"nodes": values[kept], "log_weights": logs[:, kept], "log_noise": self.model._log_noise}
+            mixture = {"nodes": values[kept], "log_weights": logs[:, kept], "log_noise": self.model.log_noise_of}
             log_p = local_general.log_density(y, **mixture)[0]
             score = local_general.score(y, d_log_weights=record.slope[:, kept], **mixture)[0]
         half = np.sqrt(weights * np.exp(log_p))[:, None] * score

@@ -25,7 +25,7 @@ from noisewise.likelihood.model import Parameters, numerical_score, scalar_suppo
 from noisewise.likelihood.normal_sum import NormalSum
 from noisewise.likelihood.quadrature import on_panels
 from noisewise.populations.cleaned import attach
-from noisewise.populations.nodes import kinks_of, record_nodes
+from noisewise.populations.nodes import kinks_of, record_nodes, turning_points
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import Population
 from noisewise.release import Release
@@ -103,7 +103,7 @@ class ExactSum:
         # Far below what other parameters reach, either law is zero; inverting there is slow and tells nothing.
         is_near = ~(result < self._reached - HOPELESS)
         wide = np.flatnonzero(is_wide & is_near)
-        mine = {name: np.asarray(value)[wide] for name, value in self._own(theta).items()}
+        mine = {name: np.asarray(value)[wide] for name, value in self.population.theta_of(self.column, theta).items()}
         for group in similar(self.one, mine, wide.size):
             chosen = {name: value[group] for name, value in mine.items()}
             found = self._inverted(chosen, group.size)
@@ -112,7 +112,7 @@ class ExactSum:
         return result
 
     def _inverted(self, theta: Theta, rows: int) -> inversion.Inverted:
-        layout = self._layout(theta, rows)
+        layout = self.layout(theta, rows)
         if not np.all(np.isfinite(layout.weights)):
             return inversion.Inverted(np.full(rows, np.nan), np.full(rows, np.inf))
         scale = float(self.normal.noise.scale[0])
@@ -121,7 +121,8 @@ class ExactSum:
             float(self.normal.observed[0]), n=self.n, noise=noise, tolerance=TOLERANCE, **layout._asdict()
         )
 
-    def _layout(self, theta: Theta, rows: int) -> Layout:
+    def layout(self, theta: Theta, rows: int) -> Layout:
+        """The law of one record's feature, on panels that all rows share."""
         schema = self.releases[0].schema
         entry = schema.bounded(self.column)
         cuts, constants = self._pieces
@@ -181,7 +182,7 @@ class ExactSum:
         return pieces(self.feature, self.releases[0].schema, self.column)
 
     def _convolved(self, theta: Theta) -> Array:
-        mine = self._own(theta)
+        mine = self.population.theta_of(self.column, theta)
         nodes = record_nodes(self.one, self.releases[0].schema, self.column, mine, ())
         low, gap, size = _spacing(self.feature, self.releases[0], self.column)
         values = np.broadcast_to(self.feature.value({self.column: nodes.x}, self.releases[0].schema), nodes.x.shape)
@@ -195,10 +196,6 @@ class ExactSum:
         centre = float(np.clip((self.normal.observed[0] - self.n * low) / gap, 0, self.n * (size - 1)))
         with np.errstate(divide="ignore"):
             return integers.log_likelihood(np.log(pmf), log_noise, n=self.n, centre=centre)
-
-    def _own(self, theta: Theta) -> Theta:
-        """The parameters of the one column used."""
-        return theta if isinstance(self.population, Population) else self.population.theta_of(self.column, theta)
 
     def score(self, theta: Theta) -> dict[str, Array]:
         return numerical_score(self.log_likelihood, theta, scalar_supports(self.population))
@@ -234,12 +231,7 @@ def pieces(feature: Feature, schema: Any, column: str) -> tuple[Array, list[tupl
     entry = schema.bounded(column)
     kinks = kinks_of((feature,), schema, column)
     grid = np.linspace(entry.low, entry.high, 2049)
-    values = np.broadcast_to(np.asarray(feature.value({column: grid}, schema), dtype=float), grid.shape)
-    slope = np.sign(np.diff(values))
-    turns = [
-        _turning_point(feature, schema, column, grid[k], grid[k + 2])
-        for k in np.flatnonzero(slope[:-1] * slope[1:] < 0)
-    ]
+    turns = turning_points(feature, grid, schema, column)
     cuts = np.unique([entry.low, *kinks, *turns, entry.high])
     constants = []
     for low, high in itertools.pairwise(cuts):
@@ -257,20 +249,6 @@ def thinned(edges: Array, fixed: Array) -> Array:
         if np.min(np.abs(np.array(kept) - edge)) > 1e-9 * span:
             kept.append(edge)
     return np.sort(np.array(kept))
-
-
-def _turning_point(feature: Feature, schema: Any, column: str, low: float, high: float) -> float:
-    """Where a feature turns inside (low, high), by golden section."""
-
-    def value(x: float) -> float:
-        return float(np.asarray(feature.value({column: np.array([x])}, schema)).ravel()[0])
-
-    sign = 1.0 if value(0.5 * (low + high)) >= max(value(low), value(high)) else -1.0
-    ratio = (np.sqrt(5) - 1) / 2
-    for _ in range(80):
-        a, b = high - ratio * (high - low), low + ratio * (high - low)
-        low, high = (low, b) if sign * value(a) > sign * value(b) else (a, high)
-    return 0.5 * (low + high)
 
 
 def _clamps(release: Release) -> bool:

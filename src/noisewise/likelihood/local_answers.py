@@ -67,7 +67,7 @@ class LocalAnswers:
 
     def log_likelihood(self, theta: Theta) -> Array:
         constant = -self.beyond + self.answers.size * np.log(self.step)
-        mine = self._own(theta)
+        mine = self.population.theta_of(self.column, theta)
         if self.summed is None:
             return np.asarray(self.density(self.answers, mine).sum(axis=1) + constant)
         total, error = self.summed.total(self.density(self.summed.points, mine))
@@ -82,16 +82,16 @@ class LocalAnswers:
 
     def draw_statistic(self, rng: np.random.Generator, theta: Theta) -> Array:
         """The mean of the true answers given the noisy ones: each has its own law, and their mean is normal."""
-        schema, mine = self.releases[0].schema, self._own(theta)
+        schema, mine = self.releases[0].schema, self.population.theta_of(self.column, theta)
         rows, count = len(next(iter(mine.values()))), self.answers.size
         at = self.answers if self.summed is None else self.summed.nodes
         drawn = np.empty((rows, 1))
         for row in range(rows):
             one = {name: np.asarray(value)[row : row + 1] for name, value in mine.items()}
-            nodes = record_nodes(self.one, schema, self.column, one, self._kinks)
+            nodes = record_nodes(self.one, schema, self.column, one, self.kinks)
             kept = nodes.weight[0] > 1e-12 * nodes.weight[0].max()
             values = np.broadcast_to(self.feature.value({self.column: nodes.x}, schema), nodes.x.shape)[0, kept]
-            joint = self._log_noise(at[:, None] - values) + np.log(nodes.weight[0, kept])
+            joint = self.log_noise_of(at[:, None] - values) + np.log(nodes.weight[0, kept])
             share = np.exp(joint - joint.max(axis=1, keepdims=True))
             share /= share.sum(axis=1, keepdims=True)
             mean = share @ values
@@ -103,11 +103,8 @@ class LocalAnswers:
     def latent(self, parameters: Parameters) -> AnswersLatent:
         return AnswersLatent(self, parameters)
 
-    def _own(self, theta: Theta) -> Theta:
-        return theta if isinstance(self.population, Population) else self.population.theta_of(self.column, theta)
-
     @cached_property
-    def _kinks(self) -> tuple[float, ...]:
+    def kinks(self) -> tuple[float, ...]:
         """Where panels of nodes are cut: at the feature's bends, and so that none is wider than half the noise."""
         schema = self.releases[0].schema
         kinks = kinks_of((self.feature,), schema, self.column)
@@ -121,7 +118,7 @@ class LocalAnswers:
         cuts = grid[np.searchsorted(way, way[-1] * np.arange(1, count) / max(count, 1))]
         return tuple(sorted({*kinks, *(float(cut) for cut in cuts)}))
 
-    def _log_noise(self, residual: Array) -> Array:
+    def log_noise_of(self, residual: Array) -> Array:
         z = residual / self.scale
         if self.is_laplace:
             return np.asarray(-np.abs(z) - np.log(2 * self.scale))
@@ -134,13 +131,13 @@ class LocalAnswers:
         result = np.empty((rows, y.size))
         for row in range(rows):
             one = {name: np.asarray(value)[row : row + 1] for name, value in theta.items()}
-            nodes = record_nodes(self.one, schema, self.column, one, self._kinks)
+            nodes = record_nodes(self.one, schema, self.column, one, self.kinks)
             values = np.broadcast_to(self.feature.value({self.column: nodes.x}, schema), nodes.x.shape)
             with np.errstate(divide="ignore"):
                 logs = np.log(nodes.weight)
             kept = logs[0] > logs[0].max() - 60
             result[row] = local_general.log_density(
-                y, nodes=values[0, kept], log_weights=logs[:, kept], log_noise=self._log_noise
+                y, nodes=values[0, kept], log_weights=logs[:, kept], log_noise=self.log_noise_of
             )[0]
         return result
 
@@ -169,7 +166,7 @@ class AnswersLatent:
             one = {name: np.asarray(value)[k : k + 1] for name, value in theta.items()}
             records = records_from_base(model.population, schema, {model.column: base}, one, (model.column,))
             values = np.broadcast_to(model.feature.value(records, schema), (1, *base.shape))[0]
-            result[k] = model._log_noise(model.answers - values)
+            result[k] = model.log_noise_of(model.answers - values)
         return result
 
 

@@ -19,7 +19,6 @@ from noisewise.likelihood.joint import checked_releases, stated_sizes
 from noisewise.likelihood.normal_sum import row_of
 from noisewise.populations.cleaned import attach, cell_probabilities, row_moments
 from noisewise.populations.parameters import Array, Theta
-from noisewise.populations.population import Population
 from noisewise.release import Release
 from noisewise.statistics import Count, Histogram, Records
 from noisewise.statistics.order import OrderStatistic
@@ -84,7 +83,7 @@ def _order(release: Release, population: Any, theta: Theta) -> Array:
         raise Unsupported("The naive posterior of an order statistic is offered for a column itself, not a feature.")
     column = statistic.feature.arguments[0]
     one = attach(population, release.schema, (column,))[column]
-    mine = theta if isinstance(population, Population) else population.theta_of(column, theta)
+    mine = population.theta_of(column, theta)
     n = release.schema.largest_n
     k = statistic.rank(n)
     low, high = statistic.bounds(release.schema)
