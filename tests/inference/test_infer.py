@@ -210,11 +210,15 @@ def test_unknown_methods_and_options_are_refused_by_name(options: dict) -> None:
         nw.infer(ABSOLUTE, VARIANCE, likelihood="clt", method="mhaar", subset=3)
 
 
-@pytest.mark.parametrize("name", ["draws", "warmup", "chains", "seed"])
-@pytest.mark.parametrize("wrong", [-1, 2.5, "many", True, float("nan"), 10**30])
+WRONG = [-1, 2.5, "many", True, float("nan"), 10**30]
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    # A seed may be any whole number, however long.
+    [(name, w) for name in ("draws", "warmup", "chains", "seed") for w in WRONG if (name, w) != ("seed", 10**30)],
+)
 def test_bad_numbers_are_refused_by_name(name: str, wrong: object) -> None:
-    if name == "seed" and wrong == 10**30:
-        pytest.skip("a seed may be any whole number")
     with pytest.raises(nw.InvalidArgument) as refused:
         nw.infer(ABSOLUTE, VARIANCE, **{name: wrong})
     assert refused.value.argument == name

@@ -104,7 +104,10 @@ def run(out: Path) -> None:
     console.print(found.summary(), markup=False)
     sections = [
         Section("What to share", "The candidates by what their noisy values would teach, before any record is read.",
-                block=str(choice), png=(out / "choice.png").read_bytes()),
+                header=("statistic", "price", "score", "of the best"),
+                rows=[(entry["statistic"], entry["guarantee"], f"{entry['score']:.3f}", f"{entry['share']:.0%}")
+                      for entry in choice.table],
+                png=(out / "choice.png").read_bytes()),
         Section("What was planned", "Before any record is read: what, with which noise, for which price.",
                 block=wanted.describe()),
         Section("The account", "Charge and release are stored together or not at all.", block=account),
