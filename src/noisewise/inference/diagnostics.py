@@ -119,6 +119,7 @@ class Verdict:
     non_finite: tuple[int, ...]
     warmup_non_finite: tuple[int, ...]
     longest_standstill: tuple[int, ...]
+    notes: tuple[str, ...] = ()  # sentences of a model: what it assumed, what it passed over
 
     @property
     def has_mixed(self) -> bool:
@@ -136,7 +137,7 @@ class Verdict:
 
     def __str__(self) -> str:
         parts = (self._non_finite_sentence(), self._stuck_sentence(), self._mixing_sentence(), self._warmup_sentence())
-        return " ".join(part for part in parts if part)
+        return " ".join(part for part in (*parts, *self.notes) if part)
 
     def _non_finite_sentence(self) -> str:
         bad = [k for k, count in enumerate(self.non_finite, 1) if count]

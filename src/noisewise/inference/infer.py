@@ -4,7 +4,8 @@
                     else the central limit theorem
     method          "auto" is exact computation on that likelihood: independent draws by quadrature for one unknown,
                     by a grid proposal for two, conjugate mixtures for counts; a slice sampler for more
-The published samplers (mh, mh-within-gibbs, pmmh, cpm, mhaar) are there by name, and agree with it.
+The published samplers (mh, mh-within-gibbs, pmmh, cpm, mhaar, and gibbs for conjugate families) are there by name, and
+agree with it.
 "Exact" is a way to compute; `likelihood="clt"` is a model. Both are printed. Nothing here can see a record.
 """
 
@@ -44,7 +45,7 @@ from noisewise.likelihood.naive import NaiveLikelihood
 from noisewise.populations.parameters import Array
 from noisewise.release import Release
 
-METHODS = ("auto", "exact", "mh", "mh-within-gibbs", "pmmh", "cpm", "mhaar", "slice", "naive")
+METHODS = ("auto", "exact", "mh", "mh-within-gibbs", "pmmh", "cpm", "mhaar", "slice", "gibbs", "naive")
 OPTIONS = {
     "mh": (),
     "mh-within-gibbs": ("share",),
@@ -52,6 +53,7 @@ OPTIONS = {
     "cpm": ("n_particles", "correlation", "share"),
     "mhaar": ("n_particles", "share", "subset"),
     "slice": ("most_widths",),
+    "gibbs": ("variant",),
 }
 
 
@@ -89,10 +91,14 @@ def infer(
     given = checked_releases(releases)
     started = time.perf_counter()
     rng = np.random.default_rng(seed)
+    if method == "gibbs":  # conjugate given the statistic, which is normal given theta
+        family, likelihood = _family(given, population, n), "clt" if likelihood == "auto" else likelihood
     problem = _Problem(given, population, likelihood, n, is_naive=method == "naive")
     with shown(progress, f"Inferring {', '.join(population.free)}") as report:
         if method in ("auto", "exact", "naive"):
             found = _exact(problem, rng, chains, draws, warmup, report)
+        elif method == "gibbs":
+            found = _gibbs(family, rng, chains, draws, warmup, report, method_options)
         else:
             make_kernel, how = _kernel(method, problem, method_options)
             found = _sampled(problem, rng, make_kernel, how, chains, draws, warmup, report)
@@ -192,6 +198,31 @@ def _conjugate(
         posterior.log_evidence,
         moments,
     )
+
+
+def _family(releases: tuple[Release, ...], population: Any, n: object) -> Any:
+    """The conjugate family that a population and its releases form (`families`)."""
+    from noisewise.families.family import conjugate_family
+
+    return conjugate_family(releases, population, n=n)
+
+
+def _gibbs(
+    family: Any,
+    rng: np.random.Generator,
+    chains: int,
+    draws: int,
+    warmup: int,
+    report: Progress | None,
+    options: Mapping[str, Any],
+) -> _Found:
+    from noisewise.families.gibbs import gibbs
+
+    made = gibbs(rng, family, chains=chains, draws=draws, warmup=warmup, progress=report, **options)
+    positions = np.concatenate([value.reshape(chains, draws, -1) for value in made.draws.values()], axis=2)
+    names = tuple(made.draws) if positions.shape[2] == len(made.draws) else None
+    non_finite = np.sum(~np.isfinite(positions).all(axis=2), axis=1)
+    return _Found(made.draws, made.how, verdict(positions, names=names, non_finite=non_finite))
 
 
 def _sampled(

@@ -24,7 +24,10 @@ from noisewise.populations.parameters import Array
 from noisewise.release import Release
 from noisewise.statistics import Count, Histogram, Marginals
 
-__all__ = ["BetaPosterior", "BetaPrior", "DirichletPosterior", "DirichletPrior", "beta_prior", "dirichlet_prior"]
+__all__ = [
+    *("BetaPosterior", "BetaPrior", "DirichletPosterior", "DirichletPrior"),
+    *("beta_prior", "beta_shapes", "dirichlet_prior"),
+]
 
 Integers = NDArray[np.int64]
 LogNoise = Callable[[Array], Array]
@@ -140,7 +143,7 @@ def beta_prior(population: Any, release: Release) -> BetaPrior | None:
     if not isinstance(statistic, Count) or (found := _unknown(population, statistic.condition.columns())) is None:
         return None
     name, law = found
-    if not isinstance(law.distribution, BernoulliLaw) or (shapes := _beta_shapes(law.parameters.priors["p"])) is None:
+    if not isinstance(law.distribution, BernoulliLaw) or (shapes := beta_shapes(law.parameters.priors["p"])) is None:
         return None
     at = np.array([0.2, 0.7])
     counted = cell_probabilities(law, release.schema, statistic, {"p": at})[:, 1]
@@ -177,7 +180,7 @@ def _unknown(population: Any, columns: frozenset[str]) -> tuple[str, Any] | None
     return next((name for name in ("p", f"{column}.p") if name in population.free), "p"), law
 
 
-def _beta_shapes(prior: Any) -> tuple[float, float] | None:
+def beta_shapes(prior: Any) -> tuple[float, float] | None:
     """(a, b) of a frozen scipy.stats.beta on (0, 1); the uniform law is Beta(1, 1)."""
     kind = getattr(getattr(prior, "dist", None), "name", None)
     if kind not in ("beta", "uniform") or tuple(prior.support()) != (0.0, 1.0):
