@@ -167,6 +167,29 @@ def test_two_modes_of_very_different_width_keep_their_shares(rng):
     assert abs(drawn.mean() - share) < SIGMAS * math.sqrt(share * (1 - share) / drawn.size)
 
 
+@pytest.mark.parametrize(
+    "shares, centres, sds, humps",
+    [
+        ((1,), (0,), (1,), 1),
+        ((0.5, 0.5), (-3, 3), (0.5, 0.5), 2),
+        ((0.97, 0.03), (-3, 3), (0.5, 0.5), 2),
+        ((0.999, 0.001), (-3, 3), (0.5, 0.5), 1),
+        ((0.5, 0.5), (-1, 1), (1, 1), 1),
+        ((0.5, 0.5), (-3, 3), (0.05, 2), 2),
+        ((0.3, 0.3, 0.4), (-6, 0, 6), (0.5, 0.5, 0.5), 3),
+    ],
+)
+def test_separate_humps_are_told(rng, shares, centres, sds, humps):
+    def likelihood(x):
+        return np.logaddexp.reduce(
+            [np.log(w) + stats.norm(m, s).logpdf(x) for w, m, s in zip(shares, centres, sds, strict=True)]
+        )
+
+    found = exact(rng, target_of(likelihood, x=stats.norm(0, 30))).verdict
+    assert found.humps == humps
+    assert (f"{humps} separate humps" in str(found)) == (humps > 1)
+
+
 def test_a_narrow_spike_on_a_wide_pedestal(rng):
     """Cauchy noise: far from the release the likelihood hardly falls, and the prior's mass there counts."""
 

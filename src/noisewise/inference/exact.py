@@ -29,6 +29,7 @@ from noisewise.inference.run import run
 __all__ = ["Exact", "IndependentVerdict", "exact"]
 
 Moments = Mapping[str, tuple[Floats, Floats]]
+HUMP_SHARE, HUMP_POINTS = 0.01, 400
 TRUSTED = 1e-6  # error of evidence and moments, to be told
 # Below this share of accepted proposals, or above this R-hat, the grid has missed the posterior's shape; R-hat of few
 # draws says nothing.
@@ -47,6 +48,7 @@ class IndependentVerdict:
     rhat: float
     smallest_ess: float
     by: str = "quadrature"
+    humps: int = 1  # separate ones, each with a share of the mass worth telling
 
     @classmethod
     def of(
@@ -84,7 +86,10 @@ class IndependentVerdict:
                 "evaluations); use method='slice'."
             )
         error = f" (error {self.error:.0e})" if self.error > TOLERANCE else ""
-        return f"Exact: {self.draws} independent draws by {self.by}{error}."
+        words = f"Exact: {self.draws} independent draws by {self.by}{error}."
+        if self.humps > 1:
+            words += f" The posterior has {self.humps} separate humps: look at the plot, not at the mean."
+        return words
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,9 +148,22 @@ def _one(
         non_finite=non_finite,
         rhat=rhat(positions),
         smallest_ess=float(np.min([ess_bulk(positions), ess_tail(positions)])),
+        humps=humps(line),
     )
     how = f"adaptive quadrature of one parameter, {line.evaluations} evaluations, independent draws"
     return Exact(positions[:, :, None], line.log_evidence, _line_moments(target, line), True, how, non_finite, judged)
+
+
+def humps(line: Line) -> int:
+    """How many separate humps: between two the density falls below half of both, and each holds a share of the mass."""
+    low, high = line.quantile(np.array([HUMP_SHARE / 10, 1 - HUMP_SHARE / 10]))
+    below = line.cdf(np.linspace(low, high, HUMP_POINTS))
+    mass = np.diff(below)
+    sides = np.minimum(np.maximum.accumulate(mass), np.maximum.accumulate(mass[::-1])[::-1])
+    runs = np.split(np.arange(mass.size), np.flatnonzero(np.diff(mass < 0.5 * sides)) + 1)
+    valleys = [run[np.argmin(mass[run])] for run in runs if mass[run[0]] < 0.5 * sides[run[0]]]
+    shares = np.diff([0.0, *below[valleys], 1.0])
+    return int(np.sum(shares >= HUMP_SHARE))
 
 
 def _line_moments(target: ExactTarget, line: Line) -> Moments:

@@ -68,8 +68,9 @@ class CountModel:
             return f"exact: {law}, and every value it can take is summed over"
         if self._is_single_laplace:
             return f"exact: {law}, and its sum with discrete Laplace noise is closed"
-        several = f"{len(self.releases)} releases" if len(self.releases) > 1 else "the noise"
-        return f"exact: {law}, and {several} of it is summed over wherever it matters"
+        if len(self.releases) > 1:
+            return f"exact: {law}, and it is summed over given all {len(self.releases)} releases of it"
+        return f"exact: {law}, and summed over wherever it matters"
 
     def probability(self, theta: Theta) -> Array:
         """p(theta), that one record is counted, (K,)."""
