@@ -10,6 +10,7 @@ from rich.table import Table as Grid
 
 from noisewise.cli.spec import Spec
 from noisewise.errors import InvalidSpec
+from noisewise.plan import Plan
 
 console = Console(highlight=False, soft_wrap=True)
 
@@ -22,10 +23,15 @@ def publish(spec: Path, data: Path | None, ledger: Path | None, out: Path | None
     if dry_run:
         console.print("Dry run: no record was read and nothing was spent.")
         return
+    release_by(read, plan, data, ledger, out)
+
+
+def release_by(read: Spec, plan: Plan, data: Path | None, ledger: Path | None, out: Path | None) -> None:
+    """Check the records, pay from the ledger, write the release, and say so."""
     missing = [name for name, value in (("--data", data), ("--ledger", ledger), ("--out", out)) if value is None]
     if missing or data is None or ledger is None or out is None:
         raise InvalidSpec(f"Give {', '.join(missing)} (or --dry-run). Nothing was spent.", where="options")
-    if out.resolve() in {path.resolve() for path in (spec, data, ledger)}:
+    if out.resolve() in {path.resolve() for path in (read.path, data, ledger)}:
         raise InvalidSpec(
             "--out would overwrite the spec, the records or the ledger. Nothing was spent.", where="--out"
         )

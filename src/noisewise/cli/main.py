@@ -68,6 +68,22 @@ def release(
 
 
 @app.command()
+def estimate(
+    spec: SpecFile,
+    loss: Annotated[str, typer.Option("--loss", help="squared, absolute, pinball(0.9) or window(0.1).")] = "squared",
+    data: Annotated[Path | None, typer.Option("--data", help="The records, to release one answer.")] = None,
+    ledger: Annotated[Path | None, typer.Option("--ledger", help="The ledger of this data set.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Where the release goes (JSON).")] = None,
+    json: Annotated[Path | None, typer.Option("--json", help="Also write the estimator as JSON.")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Draw its heat map: .png, .pdf or .svg.")] = None,
+) -> None:
+    """The best private point estimate behind a spec's count; with --data, release one answer through it."""
+    from noisewise.cli.estimate import estimate_spec
+
+    estimate_spec(spec, loss=loss, data=data, ledger=ledger, out=out, json=json, plot=plot)
+
+
+@app.command()
 def show(file: Annotated[Path, typer.Argument(help="A release file (JSON).", metavar="RELEASE.json")]) -> None:
     """Read a release aloud: what was released, with which noise, at which price."""
     from noisewise.cli.actions import show_release

@@ -1,0 +1,54 @@
+"""noisewise estimate: the best private point estimate behind a spec's count, and a release through it."""
+
+from __future__ import annotations
+
+import json as json_format
+from pathlib import Path
+
+from noisewise.cli.actions import console, release_by
+from noisewise.cli.spec import Spec
+from noisewise.errors import InvalidSpec
+from noisewise.plan import plan
+from noisewise.point.optimal import optimal_estimator
+from noisewise.privacy.guarantee import PureDP
+from noisewise.release import write_whole
+from noisewise.statistics import Count
+from noisewise.studies.study import checked_place, checked_plot
+
+
+def estimate_spec(
+    spec: Path,
+    *,
+    loss: str,
+    data: Path | None,
+    ledger: Path | None,
+    out: Path | None,
+    json: Path | None,
+    plot: Path | None,
+) -> None:
+    """Print the optimal estimator of a spec; release one answer through it where records are given."""
+    read = Spec.read(spec)
+    given = read.plan()
+    if not isinstance(given.statistic, Count) or not isinstance(given.guarantee, PureDP):
+        raise InvalidSpec(
+            f'An estimate needs [release] with statistic = "count(...)" and guarantee = {{ epsilon = "1" }}, not '
+            f"{given.statistic} at {given.guarantee}. Nothing was spent.",
+            where="release",
+        )
+    if json is not None:
+        checked_place(json)
+    if plot is not None:
+        checked_plot(plot)
+    found = optimal_estimator(
+        read.population(), loss, given.guarantee, statistic=given.statistic, schema=given.part_schema
+    )
+    console.print(str(found), markup=False)
+    if json is not None:
+        write_whole(json, (json_format.dumps(found.to_dict(), indent=1, allow_nan=False) + "\n").encode())
+        console.print(f"Written to {json}.", markup=False)
+    if plot is not None:
+        found.plot(plot)
+        console.print(f"Written to {plot}.", markup=False)
+    if any(path is not None for path in (data, ledger, out)):
+        through = plan(given.statistic, given.schema, guarantee=given.guarantee, mechanism=found, part=given.part)
+        release_by(read, through, data, ledger, out)

@@ -1,0 +1,184 @@
+"""The best private point estimate: the one estimator that no epsilon-private mechanism beats on average.
+
+    estimator = optimal_estimator(Bernoulli(p=stats.beta(2, 2)), "squared", PureDP(1), n=10)
+
+For a count, geometric noise and the Bayes action are exactly that (`geometric`), where the conditions of the theorem
+hold; `duality` decides the other cases by a bound on every private estimator, and a linear program (`program`) answers
+those where something better exists. Either way the matrix that is released is one of Fractions, private by arithmetic
+(`exact_rows`), and the certificate says how far from the best it can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.exact import integer
+from noisewise.point import duality, geometric, program
+from noisewise.point.estimator import Certificate, Estimator
+from noisewise.point.exact_rows import exact_rows
+from noisewise.point.losses import Loss, read_loss
+from noisewise.point.models import Problem, read_problem
+from noisewise.point.simplex import dirichlet_alpha, table_estimator
+from noisewise.populations.parameters import Array
+from noisewise.privacy.guarantee import PureDP
+
+METHODS = ("auto", "geometric", "program")
+MOST_EXACT = 50_000  # entries of a matrix of Fractions: counts of 222 records
+MOST_CHECKED = 2**22  # pairs of a value and an output, where optimality has to be checked: 2000 records
+GRID = 101
+CHECKED = 20  # actions at which a bound is checked, for each action of the grid
+ROUNDS = 6
+CLOSE = 1e-6  # a gap below this share of the risk counts as none
+NEVER = 1e-9  # a column whose probabilities are all below this is the solver's way to write 0
+
+PROVED = "No private estimator has a smaller Bayes risk: the loss is ordered and the belief monotone in the count."
+BOUNDED = "No private estimator has a Bayes risk below {bound:.6g}, by duality over {count} answers."
+LISTED = "No private estimator that gives one of {count} answers has a Bayes risk below {bound:.6g}."
+
+
+def optimal_estimator(
+    model: object,
+    loss: object,
+    guarantee: PureDP,
+    *,
+    n: int | None = None,
+    statistic: object = None,
+    schema: object = None,
+    estimand: Callable[[Array], Any] | None = None,
+    actions: ArrayLike | None = None,
+    grid: int = GRID,
+    method: str = "auto",
+) -> Estimator:
+    """The epsilon-private estimator of smallest Bayes risk.
+
+    `model` is a Bernoulli population with n= records, of which the ones are counted (the second of two levels); any
+    population with one unknown, with the Count and the schema that are released; a Categorical population with n=; or a
+    `FiniteModel`. `loss` is "squared", "absolute", ("pinball", q),
+    ("window", h) or a function loss(truth, answer) of arrays; `estimand` a function of the parameter, by default the
+    parameter itself. `actions` lists the only answers allowed; otherwise any number may be one. `method` "geometric"
+    and "program" insist on one way; a program begins with `grid` answers.
+    """
+    if not isinstance(guarantee, PureDP):
+        raise Unsupported(f"An optimal estimator keeps PureDP(epsilon), not {guarantee!r:.60}.")
+    if method not in METHODS:
+        raise InvalidArgument(f"method = {method!r:.40}; there are {', '.join(METHODS)}.", argument="method")
+    points = integer(grid, "grid", minimum=2, maximum=100_000)
+    wanted = read_loss(loss)
+    alpha = dirichlet_alpha(model)
+    if alpha is not None:
+        if wanted.name != "squared" or any(given is not None for given in (statistic, schema, estimand, actions)):
+            raise Unsupported(
+                "For a table of counts the loss is 'squared', summed over the cells, of their probabilities; write "
+                "anything else as a FiniteModel."
+            )
+        return table_estimator(alpha, n, guarantee, method=method, answers=points)
+    problem = read_problem(model, wanted, n=n, statistic=statistic, schema=schema, estimand=estimand)
+    allowed = None if actions is None else _allowed(actions)
+    if method == "geometric" or (method == "auto" and problem.is_path and allowed is None):
+        found = _by_noise(problem, wanted, guarantee, is_asked=method == "geometric", is_free=allowed is None)
+        if found is not None:
+            return found
+    return _by_program(problem, wanted, guarantee, allowed, points)
+
+
+def _by_noise(problem: Problem, loss: Loss, guarantee: PureDP, *, is_asked: bool, is_free: bool) -> Estimator | None:
+    """Geometric noise and the Bayes action, if it is optimal or was asked for."""
+    if not problem.is_path or not is_free:
+        raise Unsupported(
+            "method='geometric' is for statistics that move by one, with any number as an answer; use 'program'."
+        )
+    epsilon, belief = float(guarantee.epsilon), problem.belief
+    actions, risk = geometric.decide(loss, belief, epsilon)
+    if loss.is_ordered and belief.is_monotone:
+        bound, because = risk, PROVED
+    else:
+        if problem.size**2 > MOST_CHECKED:
+            raise Unsupported(
+                f"Whether noise is optimal cannot be checked for {problem.size} values; count fewer records."
+            )
+        prices = geometric.prices(loss, belief, epsilon, actions)
+        checked = _checked_actions(problem, actions, GRID)
+        bound = duality.lower_bound(_costs(problem, loss, checked), prices, epsilon)
+        if risk - bound > CLOSE * risk and not is_asked:
+            return None
+        because = BOUNDED.format(bound=bound, count=len(checked))
+    exact, ratio = None, None
+    if problem.size**2 <= MOST_EXACT:
+        law = np.exp(geometric.log_geometric(problem.size, epsilon, np.arange(problem.size)))
+        exact, ratio = exact_rows(law, problem.neighbours, guarantee.epsilon, spare=problem.size // 2)
+    certificate = Certificate(guarantee, ratio, bound, risk - bound, because)
+    return Estimator(actions, risk, loss.name, "geometric", certificate, problem.size, exact)
+
+
+def _by_program(problem: Problem, loss: Loss, guarantee: PureDP, allowed: Array | None, points: int) -> Estimator:
+    """The linear program; where any number may be an answer, answers are added until none would help."""
+    if allowed is not None:
+        return _solved(problem, loss, guarantee, allowed, is_free=False).estimator
+    actions, previous = np.linspace(*problem.belief.range, points), np.inf
+    for _ in range(ROUNDS):
+        found = _solved(problem, loss, guarantee, actions, is_free=True)
+        risk, gap = found.estimator.risk, found.estimator.certificate.gap
+        assert gap is not None
+        # On a path the bound covers all answers; elsewhere only those listed, and the last ones must not have helped.
+        if (gap if problem.is_path else previous - risk) <= CLOSE * risk:
+            break
+        actions, previous = np.unique(np.concatenate([actions, found.estimator.actions, found.missed])), risk
+    return found.estimator
+
+
+class _Round(NamedTuple):
+    """The estimator of one program, and answers that it lacked and would use."""
+
+    estimator: Estimator
+    missed: Array
+
+
+def _solved(problem: Problem, loss: Loss, guarantee: PureDP, actions: Array, *, is_free: bool) -> _Round:
+    """Solve the program; where answers are free, take the Bayes action of every column and bound what others give."""
+    epsilon = float(guarantee.epsilon)
+    solution = program.solve(_costs(problem, loss, actions), problem.neighbours, epsilon)
+    used = solution.matrix.max(axis=0) > NEVER
+    matrix, chosen, missed = solution.matrix[:, used], actions[used], np.empty(0)
+    bound, count, words = float(solution.prices.sum()), len(actions), LISTED
+    if is_free:
+        chosen = loss.best_actions(problem.belief, np.exp(problem.belief.log_weights)[:, None] * matrix)
+    if is_free and problem.is_path:
+        checked = _checked_actions(problem, np.concatenate([actions, chosen]), len(actions))
+        costs = _costs(problem, loss, checked)
+        bound, count, words = duality.lower_bound(costs, solution.prices, epsilon), len(checked), BOUNDED
+        missed = checked[duality.undercutting(costs, solution.prices, epsilon)]
+    paid = _costs(problem, loss, chosen)
+    spare = int(np.argmin(paid.sum(axis=0)))  # the best answer to nothing
+    exact, ratio = exact_rows(matrix, problem.neighbours, guarantee.epsilon, spare=spare)
+    risk = float((np.array([[float(p) for p in row] for row in exact]) * paid).sum())
+    because = words.format(bound=bound, count=count)
+    certificate = Certificate(guarantee, ratio, bound, max(risk - bound, 0.0), because)
+    return _Round(Estimator(chosen, risk, loss.name, "program", certificate, problem.size, exact), missed)
+
+
+def _costs(problem: Problem, loss: Loss, actions: Array) -> Array:
+    """c(s, a) = P(s) E[L(g, a) | s], (S, M)."""
+    return np.asarray(np.exp(problem.belief.log_weights)[:, None] * loss.expected(problem.belief, actions))
+
+
+def _checked_actions(problem: Problem, used: Array, points: int) -> Array:
+    """Answers at which a bound is checked: a fine grid, those that are used, and what lies between them."""
+    fine = np.linspace(*problem.belief.range, CHECKED * (points - 1) + 1)
+    ordered = np.unique(used)
+    return np.unique(np.concatenate([fine, ordered, (ordered[1:] + ordered[:-1]) / 2]))
+
+
+def _allowed(given: ArrayLike) -> Array:
+    try:
+        actions = np.asarray(given, dtype=float)
+    except (TypeError, ValueError):
+        actions = np.array(np.nan)
+    if actions.ndim != 1 or not actions.size or not np.all(np.abs(actions) <= 1e100):
+        raise InvalidArgument("actions must be a list of finite numbers: the only answers allowed.",
+                              argument="actions")  # fmt: skip
+    return np.unique(actions)
