@@ -22,6 +22,7 @@ import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import integer
+from noisewise.likelihood.bank_sums import PolynomialSums
 from noisewise.likelihood.model import Parameters, numerical_score, scalar_supports
 from noisewise.likelihood.same_records import one_schema
 from noisewise.likelihood.scrambles import N_SCRAMBLES, log_error, log_mean, net, typical_error
@@ -42,6 +43,7 @@ NUMBERS = 2**18  # records of all data sets together that are worth looking at f
 FEWEST, MOST = 1024, 8192
 MOST_NUMBERS = 2**24
 NEGLIGIBLE_ERROR = 0.05
+ENOUGH = 2e-3  # error of log p at which a larger bank would tell nothing more
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,10 @@ class RecordsBank:
         seed: int = 0,
         size: int | None = None,
     ) -> RecordsBank:
-        """`size` is the number of data sets, rounded to a power of two; by default 1024 to 8192, by their length."""
+        """`size` is the number of data sets, rounded to a power of two; by default 1024 to 8192, by their length.
+
+        Where the noise is wide and 1024 data sets leave no error worth speaking of, more are not looked at.
+        """
         given = one_schema(tuple(releases))
         for release in given:
             _check_is_scored(release, alone=len(given) == 1)
@@ -77,8 +82,13 @@ class RecordsBank:
                 f"closed joint law, and a bank of data sets is affordable up to "
                 f"{MOST_NUMBERS // FEWEST // len(columns)} records. Release them from disjoint parts instead."
             )
-        base = _draw_base(np.random.default_rng(seed), columns, count, _checked_size(size, most))
-        return cls(given, population, count, base, seed)
+        largest = _checked_size(size, most)
+        for tried in _sizes(FEWEST, largest) if size is None else (largest,):
+            base = _draw_base(np.random.default_rng(seed), columns, count, tried)
+            bank = cls(given, population, count, base, seed)
+            if tried == largest or bank._typical_error <= ENOUGH:
+                break
+        return bank
 
     @property
     def size(self) -> int:
@@ -134,7 +144,16 @@ class RecordsBank:
     def _typical_error(self) -> float:
         return typical_error(self._scramble_logs, self.population, self.seed).error
 
+    @cached_property
+    def _sums(self) -> PolynomialSums | None:
+        """The same law, compiled, where every release sums polynomials of one column."""
+        if len(self.base) != 1:
+            return None
+        return PolynomialSums.of(self.releases, self.population, next(iter(self.base.values())))
+
     def _scramble_logs(self, theta: Theta) -> Array:
+        if self._sums is not None:
+            return self._sums.scramble_logs(self.population.theta_of(self._sums.column, theta))
         logs = np.empty((rows_of(theta), N_SCRAMBLES))
         for k, row in enumerate(single_rows(theta)):
             logs[k] = log_mean(self._log_noise(self._records(self.base, row)).reshape(N_SCRAMBLES, -1))
@@ -231,6 +250,11 @@ def _checked_size(size: int | None, numbers: int) -> int:
     else:
         wanted = size
     return 1 << round(math.log2(wanted))
+
+
+def _sizes(first: int, last: int) -> list[int]:
+    """Powers of two from the first to the last."""
+    return [first << k for k in range((last // first).bit_length())]
 
 
 def _draw_base(rng: np.random.Generator, columns: Sequence[str], n: int, size: int) -> dict[str, Array]:

@@ -4,9 +4,9 @@
     the same data set and part                         the same records: one joint law of the stacked statistic
     overlapping parts                                  refused: neither rule is right
 
-Within a group of the same records the law is the statistic's own where that is affordable (counts and tables; local
-answers; one sum of up to some hundred records; order statistics through a bank), else the central limit theorem with
-the clamp inside its moments. `because` says which, and why.
+Within a group of the same records the law is the statistic's own where that is affordable (counts and tables; sums of
+waiting times and of whole numbers; other sums of up to some hundred records; local answers; order statistics through a
+bank), else the central limit theorem with the clamp inside its moments. `because` says which, and why.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import integer
 from noisewise.likelihood.bank import RecordsBank
+from noisewise.likelihood.closed_sum import ClosedSum
 from noisewise.likelihood.count_models import CellsModel, CountModel, TableModel
 from noisewise.likelihood.exact_sum import ExactSum
 from noisewise.likelihood.local_answers import LocalAnswers
@@ -108,7 +109,7 @@ def joint_likelihood(
     groups: dict[Any, list[int]] = {}
     for index, release in enumerate(given):
         groups.setdefault((release.dataset, release.part), []).append(index)
-    _check_disjoint(given)
+    check_disjoint(given)
     models = []
     for members in groups.values():
         if len({sizes[index] for index in members}) > 1:
@@ -169,7 +170,8 @@ def stated_sizes(releases: tuple[Release, ...], n: object) -> list[int]:
     ]
 
 
-def _check_disjoint(releases: tuple[Release, ...]) -> None:
+def check_disjoint(releases: tuple[Release, ...]) -> None:
+    """Refuse releases of parts of one data set that overlap without being the same."""
     whole = (0, 1)
     for index, one in enumerate(releases):
         for other in releases[index + 1 :]:
@@ -215,12 +217,16 @@ def _group(releases: tuple[Release, ...], population: Any, likelihood: str, n: i
 def _additive(releases: tuple[Release, ...], population: Any, n: int) -> Likelihood:
     """Sums, means and tables: exact where affordable, else the central limit theorem, saying why."""
     first = releases[0].statistic
-    if len(releases) == 1 and isinstance(first, Histogram | Marginals):
-        if not isinstance(first, Marginals) or len(first.cliques) == 1:
-            if TableModel.is_affordable(releases[0], n=n):
-                return TableModel.of(releases, population, n=n)
-            return NormalSum(releases, population, n=n, reason="the table is too large to enumerate")
-        return NormalSum(releases, population, n=n, reason="cliques overlap")
+    is_repeated = all(release.statistic == first for release in releases)
+    if is_repeated and isinstance(first, Histogram | Marginals):
+        if isinstance(first, Marginals) and len(first.cliques) > 1:
+            return NormalSum(releases, population, n=n, reason="cliques overlap")
+        if all(TableModel.is_affordable(release, n=n) for release in releases):
+            return TableModel.of(releases, population, n=n)
+        return NormalSum(releases, population, n=n, reason="the table is too large to enumerate")
+    closed = ClosedSum.of(releases, population, n=n)
+    if closed is not None:
+        return closed
     reason = "several components"
     if len(releases) == 1:
         refusal = ExactSum.refusal(releases[0], population, n=n)

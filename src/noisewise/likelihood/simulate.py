@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -83,7 +84,8 @@ def simulate(
         )
     is_source = seed is None or isinstance(seed, np.random.Generator | np.random.SeedSequence)
     rng = np.random.default_rng(seed if is_source else integer(seed, "seed", minimum=0))  # type: ignore[arg-type]
-    theta = population.sample_prior(rng, 1) if at is None else _given(population, at)
+    given = getattr(population, "theta_at", None) or partial(_given, population)
+    theta = population.sample_prior(rng, 1) if at is None else given(at)
     value = simulate_values(rng, plan, population, theta, n=n, approximate=approximate)[0]
     name = hashlib.sha256(plan.request() + rng.bytes(16)).hexdigest()[:16]
     return Release.of(plan, value.tolist(), dataset=f"simulated-{name}", ledger_head=None, simulated=True)
@@ -97,6 +99,8 @@ def simulate_values(
     With `approximate=True` the sum of more than 200 000 records is drawn from its own law instead of record by record:
     multinomial for counts and one table, normal (the central limit theorem) for other sums.
     """
+    if hasattr(population, "simulate_values"):  # a model with a simulation of its own, such as LinearRegression
+        return np.asarray(population.simulate_values(rng, plan, theta, n=n))
     size = _record_count(plan, n)
     rows = len(next(iter(theta.values()))) if theta else 1
     if approximate and size > MANY_RECORDS and _has_sum_law(plan.statistic):

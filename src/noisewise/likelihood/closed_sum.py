@@ -1,0 +1,125 @@
+"""One noisy sum of waiting times or of whole numbers, exactly, at every n: the transform of a record is closed.
+
+    exponential records, a feature that is straight on one stretch and constant elsewhere      `exponential_sum`
+    discrete records whose feature takes evenly spaced values                                 `lattice_sum`
+Clamping, truncation to the bounds and redaction are inside: they cut the exponential piece and make atoms. Several
+releases of the same sum of the same records multiply their noise given the sum.
+
+The cost does not grow with n, so nothing is gained by the central limit theorem; beyond LARGEST_N records rounding
+would eat the digits, and no difference could be told. Parameters so extreme that two bounds hold nearly all of many
+records keep the law of `fallback`.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from noisewise.likelihood import exponential_sum, lattice_sum
+from noisewise.likelihood.exact_sum import ExactSum
+from noisewise.likelihood.model import Parameters, numerical_score, scalar_supports
+from noisewise.likelihood.normal_sum import NormalSum
+from noisewise.likelihood.sum_features import Lattice, Line
+from noisewise.likelihood.sum_noise import SumNoise
+from noisewise.populations.cleaned import attach
+from noisewise.populations.distribution import GammaLaw
+from noisewise.populations.parameters import Array, Theta, rows_of
+from noisewise.populations.population import Population
+from noisewise.release import Release
+from noisewise.schema import Bounded
+
+__all__ = ["ClosedSum"]
+
+LARGEST_N = 10**6
+
+
+class ClosedSum:
+    """The likelihood of one or several releases of the same sum of the same n records."""
+
+    is_exact = True
+
+    def __init__(self, releases: tuple[Release, ...], population: Any, *, n: int) -> None:
+        self.releases, self.population, self.n = releases, population, n
+        self.normal = NormalSum(releases, population, n=n)
+        self.feature = self.normal.row[0]
+        (self.column,) = self.feature.columns()
+        self.one: Population = attach(population, releases[0].schema, (self.column,))[self.column]
+        noise = SumNoise.of(self.normal.noise, self.normal.observed)
+        assert noise is not None
+        self.noise = noise
+
+    @classmethod
+    def of(cls, releases: tuple[Release, ...], population: Any, *, n: int) -> ClosedSum | None:
+        """The law, or None where it is not closed."""
+        normal = NormalSum(releases, population, n=n)
+        features = set(normal.row)
+        if n > LARGEST_N or len(features) != 1 or len(normal.row) != len(releases):
+            return None
+        names = normal.row[0].columns()
+        if len(names) != 1 or SumNoise.of(normal.noise, normal.observed) is None:
+            return None
+        model = cls(releases, population, n=n)
+        if not isinstance(releases[0].schema.column(model.column), Bounded):
+            return None
+        is_closed = model._lattice if model.one.is_discrete else model._line
+        return model if is_closed is not None else None
+
+    @property
+    def because(self) -> str:
+        several = f"; {len(self.releases)} releases of it multiply their noise" if len(self.releases) > 1 else ""
+        return (
+            f"exact law of the sum over {self.n} records (its characteristic function is closed), "
+            f"with the noise inside{several}"
+        )
+
+    def log_likelihood(self, theta: Theta) -> Array:
+        mine = self.population.theta_of(self.column, theta)
+        with np.errstate(all="ignore"):
+            result = self._on_lattice(mine) if self.one.is_discrete else self._of_pieces(mine)
+        result = np.array(np.broadcast_to(result, (rows_of(theta),)))
+        lost = np.flatnonzero(np.isnan(result))
+        if lost.size:
+            rows = {name: np.asarray(value)[lost] for name, value in theta.items()}
+            result[lost] = self.fallback.log_likelihood(rows)
+        return result
+
+    @cached_property
+    def fallback(self) -> ExactSum | NormalSum:
+        """The law of the rows that have no closed one at an affordable cost."""
+        if len(self.releases) == 1 and ExactSum.refusal(self.releases[0], self.population, n=self.n) is None:
+            return ExactSum(self.releases[0], self.population, n=self.n)
+        return self.normal
+
+    def score(self, theta: Theta) -> dict[str, Array]:
+        return numerical_score(self.log_likelihood, theta, scalar_supports(self.population))
+
+    def draw_statistic(self, rng: np.random.Generator, theta: Theta) -> Array:
+        """By the central limit theorem given theta: theta itself was learnt from the exact law."""
+        return self.normal.draw_statistic(rng, theta)
+
+    def latent(self, parameters: Parameters) -> Any:
+        return None
+
+    @cached_property
+    def _line(self) -> Line | None:
+        if not isinstance(self.one.distribution, GammaLaw) or self.one.distribution.has_shape:
+            return None
+        return Line.of(self.feature, self.releases[0], self.column)
+
+    @cached_property
+    def _lattice(self) -> Lattice | None:
+        return Lattice.of(self.feature, self.releases[0], self.column)
+
+    def _of_pieces(self, theta: Theta) -> Array:
+        assert self._line is not None
+        rate = np.ravel(self.one.values(theta)["rate"])
+        return exponential_sum.log_likelihood(self.noise, n=self.n, **self._line.law(rate))
+
+    def _on_lattice(self, theta: Theta) -> Array:
+        assert self._lattice is not None
+        log_pmf = self._lattice.log_pmf(self.one, self.releases[0], self.column, self.feature, theta)
+        return lattice_sum.log_likelihood(
+            self.noise, n=self.n, log_pmf=log_pmf, low=self._lattice.low, gap=self._lattice.gap
+        )
