@@ -157,7 +157,9 @@ def _scalars(theta: Mapping[str, Any]) -> dict[str, Floats]:
     flat: dict[str, Floats] = {}
     for name, value in theta.items():
         array = np.asarray(value, float)
-        flat |= {name: array} if array.ndim == 1 else {f"{name}[{k}]": array[:, k] for k in range(array.shape[1])}
+        for index in np.ndindex(array.shape[1:]):
+            label = f"[{','.join(map(str, index))}]" if index else ""
+            flat[f"{name}{label}"] = array[(slice(None), *index)]
     return flat
 
 
