@@ -30,6 +30,7 @@ EVERY: dict[str, Callable[..., bytes]] = {
         [{"name": "m", "level": 0.9, "coverage": 0.8, "low": 0.7, "high": 0.95}], path
     ),
     "curve": lambda path=None: plots.curve_plot([CURVE], path, **LABELS),
+    "band": lambda path=None: plots.band_plot([1, 2, 3], [1, 4, 9], [CURVE], path, points=([1, 2], [2, 3]), **LABELS),
     "heat": lambda path=None: plots.heat_map(
         np.ones((2, 3)), path, x=[1, 2, 3], y=[1, 2], value_label="value", best=(2, 1), **LABELS
     ),

@@ -54,12 +54,13 @@ def believe(source: Any, *, at: object = None, draws: object = None) -> Belief:
     if not all(hasattr(population, name) for name in ("free", "supports", "sample_prior")):
         raise InvalidArgument(
             f"population = {population!r:.60}: give a population such as Normal(...), or a posterior of one. "
-            "The information of a regression's or a graphical model's release is not computed here.",
+            "The information of a graphical model's release is not computed here.",
             argument="population",
         )
     coordinate_names(population)  # refuses a population without unknowns
     if isinstance(source, Posterior):
-        known = {name: _flat(source.draws[name]) for name in population.free}
+        kept = (*population.free, *getattr(population, "unlisted", ()))
+        known = {name: _flat(source.draws[name]) for name in kept if name in source.draws}
         drawn, words = _spaced(known, count), "the posterior"
     else:
         known = prior_rows(population, COVARIANCE_DRAWS)
@@ -82,7 +83,7 @@ def middle(belief: Belief) -> dict[str, Array]:
 def _covariance(population: AnyPopulation, known: Theta) -> Array:
     columns = np.concatenate(
         [np.reshape(value, (len(value), -1))[:, : None if population.supports[name].size is None else -1]
-         for name, value in known.items()], axis=1
+         for name, value in ((name, known[name]) for name in population.free)], axis=1
     )  # fmt: skip
     columns = columns[np.isfinite(columns).all(axis=1)]
     if len(columns) < 2 or not np.all(np.ptp(columns, axis=0) > 0):

@@ -72,6 +72,8 @@ def _simplex_slope(function: Callable[[Theta], Array], theta: Theta, name: str, 
 
 def given_rows(population: AnyPopulation, at: object) -> dict[str, Array]:
     """theta rows from numbers, or arrays of K numbers, by name."""
+    if hasattr(population, "theta_at"):  # a model whose unknowns are more than those it is asked about
+        return dict(population.theta_at(at))
     names = tuple(population.free)
     if not isinstance(at, Mapping) or set(at) != set(names):
         wanted = ", ".join(names)

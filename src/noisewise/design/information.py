@@ -154,7 +154,6 @@ def engine_for(
     draws: int | None = None,
 ) -> Engine:
     """The way to compute F that the plan's structure asks for."""
-    made = checked_plan(plan)
     if likelihood not in ("auto", "clt"):
         raise InvalidArgument(f"likelihood = {likelihood!r:.40}: it is 'auto' or 'clt'.", argument="likelihood")
     if method not in ("auto", "monte-carlo"):
@@ -163,6 +162,10 @@ def engine_for(
         draws = integer(draws, "draws", minimum=72, maximum=MOST_DRAWS)
     if seed is not None:
         integer(seed, "seed", minimum=0)
+    if isinstance(plan, Plan) and hasattr(population, "information_engine"):  # a model such as LinearRegression
+        own: Engine = population.information_engine(plan, n=n, seed=seed, draws=draws)
+        return own
+    made = checked_plan(plan)
     size = record_count(made.part_schema, n)
     statistic, law = made.statistic, made.law
     is_sum = not isinstance(statistic, Records | OrderStatistic) and not isinstance(law, FiniteLaw)

@@ -197,8 +197,9 @@ class Posterior:
 
     def _some_draws(self, rng: np.random.Generator, count: int) -> dict[str, Floats]:
         """`count` values of theta from the posterior, as rows: all of the draws where there are fewer."""
-        names = getattr(self.population, "free", tuple(self.draws))
-        flat = {name: _flat(self.draws[name]) for name in names}
+        # What a model keeps for later questions belongs to theta, too; a point method may not have it.
+        names = (*getattr(self.population, "free", tuple(self.draws)), *getattr(self.population, "unlisted", ()))
+        flat = {name: _flat(self.draws[name]) for name in dict.fromkeys(names) if name in self.draws}
         total = len(next(iter(flat.values())))
         rows = np.zeros(count, int) if self.is_point else rng.choice(total, min(count, total), replace=False)
         return {name: value[rows] for name, value in flat.items()}
@@ -248,8 +249,14 @@ class Posterior:
         return load(path)
 
     def scalars(self) -> Iterator[tuple[str, Floats]]:
-        """Every single number among the parameters by its label (p[0] in a vector), with draws (chains, draws)."""
+        """Every single number among the parameters by its label (p[0] in a vector), with draws (chains, draws).
+
+        What a model keeps only for later questions (`unlisted`) is left out.
+        """
+        unlisted = getattr(self.population, "unlisted", ())
         for name, value in self.draws.items():
+            if name in unlisted:
+                continue
             if value.ndim == 2:
                 yield name, value
             else:

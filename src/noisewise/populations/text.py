@@ -44,8 +44,9 @@ NAMED: Mapping[str, Callable[..., Population]] = {
     "normal": Normal, "uniform": Uniform, "bernoulli": Bernoulli, "categorical": Categorical, "poisson": Poisson,
     "exponential": Exponential, "gamma": Gamma, "lognormal": LogNormal,
 }  # fmt: skip
-OTHERS = ("location_scale", "population", "joint", "multivariate_normal")
-CAMEL = {"LogNormal": "lognormal", "LocationScale": "location_scale", "MultivariateNormal": "multivariate_normal"}
+OTHERS = ("location_scale", "population", "joint", "multivariate_normal", "linear_regression")
+CAMEL = {"LogNormal": "lognormal", "LocationScale": "location_scale", "MultivariateNormal": "multivariate_normal",
+         "LinearRegression": "linear_regression"}  # fmt: skip
 SEVERAL = {"dirichlet": stats.dirichlet, "normal_inverse_gamma": stats.normal_inverse_gamma}
 
 
@@ -98,10 +99,10 @@ def population_to_text(population: Written) -> str:
     if isinstance(law, FromScipy):
         base = _scipy_name(law.distribution)
         if law.standard:
-            return _call_text("location_scale", [f"{base}({', '.join(map(_number_text, law.standard))})"], parameters)
-        return _call_text("population", [base], parameters)
+            return call_text("location_scale", [f"{base}({', '.join(map(number_text, law.standard))})"], parameters)
+        return call_text("population", [base], parameters)
     name = "exponential" if isinstance(law, GammaLaw) and not law.has_shape else law.name
-    return _call_text(name, [], parameters)
+    return call_text(name, [], parameters)
 
 
 def population_to_spec(population: Written) -> dict[str, str]:
@@ -113,8 +114,7 @@ def population_to_spec(population: Written) -> dict[str, str]:
 
 
 def _population(node: ast.expr) -> Written:
-    made = _read_population(node)
-    assert isinstance(made, Population | Joint | MultivariateNormal)
+    made: Written = _read_population(node)
     return made
 
 
@@ -123,15 +123,19 @@ def _read_population(node: ast.expr) -> Any:
         case ast.Call(func=ast.Name(id=given), args=args, keywords=keywords):
             name = CAMEL.get(given, given[:1].lower() + given[1:])
             if name in NAMED and not args:
-                return _made(NAMED[name], given, [], {key: _value(v) for key, v in _named(keywords, node).items()})
+                return _made(NAMED[name], given, [], {key: read_value(v) for key, v in _named(keywords, node).items()})
             if name in ("population", "location_scale") and len(args) == 1:
                 make = Population if name == "population" else LocationScale
-                base = _scipy(args[0].id) if isinstance(args[0], ast.Name) else _value(args[0])
-                return _made(make, given, [base], {key: _value(v) for key, v in _named(keywords, node).items()})
+                base = _scipy(args[0].id) if isinstance(args[0], ast.Name) else read_value(args[0])
+                return _made(make, given, [base], {key: read_value(v) for key, v in _named(keywords, node).items()})
             if name == "joint":
                 return Joint(**{column: _one_column(v) for column, v in _joint_entries(args, keywords, node).items()})
             if name == "multivariate_normal" and not args:
                 return _made(MultivariateNormal, given, [], _multivariate_arguments(_named(keywords, node)))
+            if name == "linear_regression" and not args:
+                from noisewise.regression.text import model_of  # a model of its own room, read by the same grammar
+
+                return _made(model_of, given, [], {"nodes": _named(keywords, node)})
             if name in NAMED:
                 raise InvalidSpec(f"{given} takes its parameters by name, not as in {_shown(node)}.", where=given)
             known = ", ".join((*NAMED, *OTHERS))
@@ -139,7 +143,7 @@ def _read_population(node: ast.expr) -> Any:
     return _refuse(node)
 
 
-def _value(node: ast.expr) -> Any:
+def read_value(node: ast.expr) -> Any:
     """A number, a list of values, or a prior."""
     match node:
         case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
@@ -147,9 +151,9 @@ def _value(node: ast.expr) -> Any:
                 raise InvalidSpec(f"The number {_shown(node)} is too large.", where="population")
             return number
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant() as operand):
-            return -_value(operand)
+            return -read_value(operand)
         case ast.List(elts=entries) | ast.Tuple(elts=entries):
-            return [_value(entry) for entry in entries]
+            return [read_value(entry) for entry in entries]
         case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
             numbers = {key: _number(v) for key, v in _named(keywords, node).items()}
             return _made(_scipy(name), name, [_number(arg) for arg in args], numbers)
@@ -159,7 +163,7 @@ def _value(node: ast.expr) -> Any:
 
 
 def _number(node: ast.expr) -> Any:
-    return _value(node) if not isinstance(node, ast.Call) else _refuse(node)
+    return read_value(node) if not isinstance(node, ast.Call) else _refuse(node)
 
 
 _SCIPY = (stats.rv_continuous, stats.rv_discrete)
@@ -202,7 +206,7 @@ def _multivariate_arguments(named: Mapping[str, ast.expr]) -> dict[str, Any]:
         if key == "columns" and isinstance(node, ast.List):
             arguments[key] = [entry.value if isinstance(entry, ast.Constant) else _refuse(entry) for entry in node.elts]
         else:
-            arguments[key] = _value(node)
+            arguments[key] = read_value(node)
     return arguments
 
 
@@ -233,31 +237,34 @@ def _multivariate_text(population: MultivariateNormal) -> str:
     texts = {name: _parameter_texts(law) for name, law in population.columns.items()}
     parts = {key: f"[{', '.join(text[key] for text in texts.values())}]" for key in ("mean", "sd")}
     if population.matrix is not None:
-        parts["correlation"] = _number_text(population.matrix)
+        parts["correlation"] = number_text(population.matrix)
     else:
         (known,) = population.coupling.known.values() or (None,)
         prior = population.coupling.priors.get("correlation")
-        parts["correlation"] = _prior_text(prior) if known is None else _number_text(known[0])
-    return _call_text("multivariate_normal", [], {"columns": repr(list(population.columns)), **parts})
+        parts["correlation"] = prior_text(prior) if known is None else number_text(known[0])
+    return call_text("multivariate_normal", [], {"columns": repr(list(population.columns)), **parts})
 
 
 def _parameter_texts(population: Population) -> dict[str, str]:
     parameters = population.parameters
     if parameters.joint is not None:
-        return {"prior": _prior_text(parameters.joint[1])}
-    known = {name: _number_text(value[0]) for name, value in parameters.known.items()}
-    priors = {name: _prior_text(prior) for name, prior in parameters.priors.items()}
+        return {"prior": prior_text(parameters.joint[1])}
+    known = {name: number_text(value[0]) for name, value in parameters.known.items()}
+    priors = {name: prior_text(prior) for name, prior in parameters.priors.items()}
     return {name: (known | priors)[name] for name in population.distribution.domains}
 
 
-def _prior_text(prior: Any) -> str:
+def prior_text(prior: Any) -> str:
+    """A frozen scipy.stats distribution as text that reads back as the same one."""
     kind = type(prior).__name__.removesuffix("_frozen")
+    if kind == "multivariate_normal":
+        return call_text(kind, [number_text(prior.mean), number_text(prior.cov)], {})
     if kind == "dirichlet":
-        return _call_text("dirichlet", [_number_text(prior.alpha)], {})
+        return call_text("dirichlet", [number_text(prior.alpha)], {})
     if kind == "normal_inverse_gamma":
-        return _call_text(kind, [_number_text(value) for value in prior._shapes], {})
-    named = {name: _number_text(value) for name, value in prior.kwds.items()}
-    return _call_text(_scipy_name(prior.dist), [_number_text(value) for value in prior.args], named)
+        return call_text(kind, [number_text(value) for value in prior._shapes], {})
+    named = {name: number_text(value) for name, value in prior.kwds.items()}
+    return call_text(_scipy_name(prior.dist), [number_text(value) for value in prior.args], named)
 
 
 def _scipy_name(distribution: Any) -> str:
@@ -267,11 +274,12 @@ def _scipy_name(distribution: Any) -> str:
     return name
 
 
-def _call_text(name: str, positional: list[str], named: Mapping[str, str]) -> str:
+def call_text(name: str, positional: list[str], named: Mapping[str, str]) -> str:
+    """name(positional, key=value)."""
     return f"{name}({', '.join([*positional, *(f'{key}={value}' for key, value in named.items())])})"
 
 
-def _number_text(value: Any) -> str:
+def number_text(value: Any) -> str:
     """A number or a nested list of numbers, exactly: repr gives the shortest text that reads back to the same bits."""
     plain = np.asarray(value).tolist()
     return repr(plain)

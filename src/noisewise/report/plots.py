@@ -186,6 +186,32 @@ def curve_plot(
     return _finish(figure, path)
 
 
+def band_plot(
+    x: ArrayLike,
+    y: ArrayLike,
+    bands: Sequence[Mapping[str, Any]],
+    path: Target = None,
+    *,
+    x_label: str,
+    y_label: str,
+    points: tuple[ArrayLike, ArrayLike] | None = None,
+) -> bytes:
+    """A line with bands around it, each a mapping with `name`, `low` and `high`, widest first; and public points."""
+    figure = Figure(figsize=(5.4, 3.9), layout="constrained")
+    axes = figure.add_subplot()
+    across = np.asarray(x, float)
+    for k, band in enumerate(bands):
+        low, high = np.asarray(band["low"], float), np.asarray(band["high"], float)
+        axes.fill_between(across, low, high, color=BLUE, alpha=0.16 + 0.14 * k, linewidth=0, label=str(band["name"]))
+    axes.plot(across, np.asarray(y, float), color=BLUE, linewidth=1.8, label="mean")
+    if points is not None:
+        axes.plot(*points, linestyle="none", marker="o", markersize=3, color=GREY, zorder=0)
+    axes.set(xlabel=x_label, ylabel=y_label)
+    _tidy(axes)
+    _shared_legend(figure, [axes])
+    return _finish(figure, path)
+
+
 def heat_map(
     values: ArrayLike,
     path: Target = None,

@@ -1,0 +1,1 @@
+"""Linear regression from noisy moments: one method a file, any number of holders."""

@@ -1,0 +1,165 @@
+"""How much a release of Moments would tell about a regression: the Fisher information of its noisy sums.
+
+Noisy sums of products are Y = T + noise with T ~ N(n M, n C), M and C the moments of a row's products (`row_law`), so
+with Gaussian noise and H = n C + noise variances, over all coordinates (beta, noise variance, mu, Sigma),
+    F_ij = dM_i' (n^2 H^-1) dM_j + tr(H^-1 dH_i H^-1 dH_j)/2;
+Laplace noise adds a remainder by Monte Carlo (`design.laplace_vector`). What is asked is the information about beta and
+the noise variance where mu and Sigma are unknown, too: the Schur complement of their block, to which their prior's
+curvature is added, strength Sigma^-1 for mu and degrees/2 tr(Sigma^-1 dSigma Sigma^-1 dSigma) for Sigma. `choose` ranks
+weights, centres, scales and `shrink` by it; rows that would be clamped or shortened are so in M and C.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from noisewise.design.blank import record_count
+from noisewise.design.laplace_vector import laplace_vector_information
+from noisewise.errors import Unsupported
+from noisewise.likelihood import normal_gaussian
+from noisewise.plan import Plan
+from noisewise.populations.parameters import Theta, rows_of
+from noisewise.privacy.law import AdditiveLaw, DiscreteLaplace
+from noisewise.regression.priors import COVARIATE_COVARIANCE, COVARIATE_MEAN, NOISE_VARIANCE, NormalCovariates
+from noisewise.regression.problem import Floats
+from noisewise.regression.row_law import RowLaw
+from noisewise.statistics import Moments
+
+if TYPE_CHECKING:
+    from noisewise.regression.model import LinearRegression
+
+STEP = 1e-4
+POINTS = (-2, -1, 1, 2)
+WEAK_STRENGTH, WEAK_DEGREES = 0.1, 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinate:
+    """One number of theta: a scalar, an entry of a mean, or two entries of a symmetric matrix."""
+
+    name: str
+    index: tuple[int, ...] = ()
+
+    def moved(self, theta: Theta, amount: Floats) -> Theta:
+        """theta with this coordinate moved by (K,) amounts."""
+        value = np.array(theta[self.name], dtype=float)
+        direction = np.zeros(value.shape[1:])
+        direction[self.index] = direction[self.index[::-1]] = 1.0
+        return {**theta, self.name: value + np.multiply.outer(amount, direction)}
+
+    def unit(self, theta: Theta) -> Floats:
+        """A length (K,) that is small beside the scale on which the law of a row changes."""
+        covariance = np.asarray(theta[COVARIATE_COVARIANCE])
+        if self.name == COVARIATE_COVARIANCE:
+            return np.asarray(np.linalg.eigvalsh(covariance)[:, 0])
+        if self.name == COVARIATE_MEAN:
+            return np.sqrt(covariance[:, self.index[0], self.index[0]])
+        noise = np.asarray(theta[NOISE_VARIANCE], float)
+        if self.name == NOISE_VARIANCE:
+            return noise
+        largest = np.diagonal(covariance, axis1=1, axis2=2).max(axis=1)
+        return np.asarray(np.maximum(np.abs(np.asarray(theta[self.name], float)), np.sqrt(noise / (1 + largest))))
+
+
+class MomentsInformation:
+    """The information of one plan about coefficients and noise variance, at many parameter values."""
+
+    is_exact = False
+    shares_draws = False
+
+    def __init__(
+        self, plan: Plan, model: LinearRegression, *, n: object, seed: object = None, draws: int | None = None
+    ) -> None:
+        if not isinstance(plan.statistic, Moments):
+            raise Unsupported(f"A regression learns from Moments; {plan.statistic} tells it nothing.")
+        self.plan, self.model, self.statistic = plan, model, plan.statistic
+        self.n = record_count(plan.part_schema, n) // plan.statistic.block
+        self.seed, self.draws = seed, draws
+        kept = [k for k, pair in enumerate(self.statistic.pairs(plan.part_schema)) if len(pair) == 2]
+        self.pairs = np.array([self.statistic.pairs(plan.part_schema)[k] for k in kept], np.int64)
+        assert isinstance(plan.law, AdditiveLaw)
+        self.sd, self.scale = np.array(plan.law.sd)[kept], np.array(plan.law.scale)[kept]
+        self.is_laplace = isinstance(plan.law, DiscreteLaplace)
+
+    @property
+    def method(self) -> str:
+        return "monte-carlo (remainder beside a closed form)" if self.is_laplace else "closed form"
+
+    def rows(self, theta: Theta) -> tuple[Floats, Floats]:
+        """F (K, P, P) about coefficients and noise variance, and its standard error."""
+        size = len(self.pairs)
+        packed = self._packed(theta)
+        covariance = packed[:, size:].reshape(-1, size, size)
+        slopes = np.stack([_slope(self._packed, theta, coordinate) for coordinate in self._coordinates()], axis=1)
+        d_mean, d_covariance = slopes[..., :size], slopes[..., size:].reshape(*slopes.shape[:2], size, size)
+        if self.is_laplace:
+            rng = np.random.default_rng(self.seed)  # type: ignore[arg-type]
+            full, error = laplace_vector_information(
+                rng, covariance=covariance, d_mean=d_mean, d_covariance=d_covariance, scale=self.scale,
+                draws=self.draws,
+            )  # fmt: skip
+        else:
+            full = normal_gaussian.information(
+                d_mean=d_mean, d_covariance=d_covariance, covariance=covariance, noise_variance=np.square(self.sd)
+            )
+            error = np.zeros_like(full)
+        asked = len(self.model.free)
+        return self._efficient(full, theta, asked), error[:, :asked, :asked]
+
+    def _packed(self, theta: Theta) -> Floats:
+        """n M and n C in one row, (K, size + size^2)."""
+        law = RowLaw.of(self.model, self.statistic, self.plan.part_schema, theta)
+        mean, covariance = law.moments(self.pairs, intercept=self.statistic.intercept, block=self.statistic.block)
+        return self.n * np.concatenate([mean, covariance.reshape(len(mean), -1)], axis=1)
+
+    def _coordinates(self) -> list[Coordinate]:
+        """Everything unknown: what is asked for first, then the covariates' mean and covariance."""
+        d = len(self.model.features)
+        means = [Coordinate(COVARIATE_MEAN, (i,)) for i in range(d)] if self.model.intercept else []
+        spreads = [Coordinate(COVARIATE_COVARIANCE, (i, j)) for i in range(d) for j in range(i + 1)]
+        return [*(Coordinate(name) for name in self.model.free), *means, *spreads]
+
+    def _efficient(self, full: Floats, theta: Theta, asked: int) -> Floats:
+        """F_bb - F_bn (F_nn + prior)^-1 F_nb."""
+        nuisance = full[:, asked:, asked:] + self._prior(theta)
+        cross = full[:, :asked, asked:]
+        scale = np.sqrt(np.diagonal(nuisance, axis1=1, axis2=2))
+        scaled = nuisance / (scale[:, :, None] * scale[:, None, :])
+        solved = np.linalg.solve(scaled, np.swapaxes(cross / scale[:, None, :], 1, 2))
+        return np.asarray(full[:, :asked, :asked] - (cross / scale[:, None, :]) @ solved)
+
+    def _prior(self, theta: Theta) -> Floats:
+        """The curvature of the covariates' prior at each parameter value."""
+        covariance = np.asarray(theta[COVARIATE_COVARIANCE])
+        count, d, _ = covariance.shape
+        given = self.model.covariates
+        is_normal = isinstance(given, NormalCovariates)
+        strength, degrees = (given.strength, given.degrees) if is_normal else (WEAK_STRENGTH, d + WEAK_DEGREES)
+        inverse = np.linalg.inv(covariance)
+        units = []
+        for i in range(d):
+            for j in range(i + 1):
+                unit = np.zeros((d, d))
+                unit[i, j] = unit[j, i] = 1.0
+                units.append(unit)
+        relative = np.stack([inverse @ unit for unit in units], axis=1)
+        spread = 0.5 * degrees * np.einsum("kiab,kjba->kij", relative, relative)
+        means = d if self.model.intercept else 0
+        prior = np.zeros((count, means + len(units), means + len(units)))
+        prior[:, :means, :means] = strength * inverse[:, :means, :means]
+        prior[:, means:, means:] = spread
+        return prior
+
+
+def _slope(function: Callable[[Theta], Floats], theta: Theta, coordinate: Coordinate) -> Floats:
+    """The derivative of a function (K, ...) along a coordinate: a central difference of fourth order."""
+    rows = rows_of(theta)
+    h = STEP * coordinate.unit(theta)
+    repeated = {name: np.concatenate([np.asarray(value)] * len(POINTS)) for name, value in theta.items()}
+    moved = coordinate.moved(repeated, np.concatenate([k * h for k in POINTS]))
+    at = function(moved).reshape(len(POINTS), rows, -1)
+    return np.asarray((8 * (at[2] - at[1]) - (at[3] - at[0])) / (12 * h[:, None]))

@@ -1,0 +1,187 @@
+"""From releases to the posterior of a regression: build the problem, run a method, say what it is worth.
+
+A method works in the units of the first release's rows; its draws are turned back to the units of the columns here.
+`exact-gibbs` is run again, twice and then four times as long, where its chains disagree (R-hat above 1.01; fewer than
+1000 draws show no less than 1.05) or creep (an effective size below a twentieth of the draws), and then thinned to the
+draws asked for; `marginal` sees to that itself. The verdict says what was assumed, and what the method passes over.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from noisewise.errors import InvalidArgument
+from noisewise.exact import integer
+from noisewise.inference.diagnostics import RHAT_LIMIT, Verdict, verdict
+from noisewise.inference.posterior import Posterior
+from noisewise.inference.progress import Progress, shown
+from noisewise.regression.cleaning import CleanedShare, cleaned_share
+from noisewise.regression.methods import METHODS, Method, automatic, method_named
+from noisewise.regression.observed import Observed, regression_releases
+from noisewise.regression.priors import COVARIATE_COVARIANCE, COVARIATE_MEAN, INTERCEPT, NOISE_VARIANCE
+from noisewise.regression.problem import Fit, Floats, NormalX, Problem
+from noisewise.regression.words import law_in_words, unseen_response
+
+if TYPE_CHECKING:
+    from noisewise.regression.model import LinearRegression
+
+LENGTHS = (1, 2, 4)
+CLEANING_STREAM = 3
+LONG, SHORT_LIMIT = 1000, 1.05
+INSTEAD = "marginal"
+
+
+def learn(
+    model: LinearRegression,
+    releases: object,
+    *,
+    method: str,
+    likelihood: str,
+    settings: Mapping[str, int],
+    seed: object,
+    progress: Any,
+    n: Any,
+    options: Mapping[str, Any],
+) -> Posterior:
+    """The posterior of a regression given releases; `settings` are draws, warmup and chains."""
+    started = time.perf_counter()
+    _check_settings(settings, likelihood)
+    given, observed = regression_releases(releases), model.observed(releases, n=n)
+    problem = model.problem_of(observed)
+    name, reason = automatic(problem, likelihood=likelihood) if method == "auto" else (method, "")
+    chosen = method_named(name)
+    whole = _seed(seed)
+    rng = np.random.default_rng(whole)
+    with shown(progress, f"Inferring {', '.join(model.names)}") as report:
+        fit, judged = _run(chosen, problem, rng, settings, report, options, model.names)
+    share = cleaned_share(np.random.default_rng([whole, CLEANING_STREAM]), problem, fit)
+    notes = tuple(dict.fromkeys((*judged.notes, *_notes(name, problem, observed, share))))
+    how = fit.how.replace("; ", ", ")  # what stands before the first semicolon is the method, the rest the law
+    how = f"{how}, taken because {reason}" if reason else how
+    return Posterior(
+        draws=natural_draws(model, observed, fit),
+        method=name,
+        because=f"{how}; {law_in_words(model, problem)}",
+        likelihood=likelihood,
+        verdict=_point_verdict(notes) if fit.is_point else replace(judged, notes=notes),
+        population=model,
+        releases=given,
+        seed=whole,
+        is_point=fit.is_point,
+        seconds=time.perf_counter() - started,
+        stated_n=n,
+        energy=fit.energy,
+        instead=INSTEAD,
+    )
+
+
+def natural_draws(model: LinearRegression, observed: Observed, fit: Fit) -> dict[str, Floats]:
+    """A fit's draws by name, in the units of the columns."""
+    units = observed.units
+    beta = units.natural(fit.theta)
+    draws = {name: beta[..., k] for k, name in enumerate(model.names)}
+    if not model.intercept and np.any(units.centre != 0):
+        draws = {INTERCEPT: units.implied_intercept(beta), **draws}
+    if fit.variance is not None:
+        draws[NOISE_VARIANCE] = fit.variance / units.variance_factor
+    if fit.covariance_x is not None:
+        mean = np.zeros((*fit.theta.shape[:2], len(model.features))) if fit.mean_x is None else fit.mean_x
+        draws[COVARIATE_MEAN] = units.natural_mean(mean)
+        draws[COVARIATE_COVARIANCE] = units.natural_covariance(fit.covariance_x)
+    return draws
+
+
+def _run(
+    chosen: Method,
+    problem: Problem,
+    rng: np.random.Generator,
+    settings: Mapping[str, int],
+    report: Progress | None,
+    options: Mapping[str, Any],
+    names: tuple[str, ...],
+) -> tuple[Fit, Verdict]:
+    """The fit, and what its chains are worth; exact-gibbs is run longer where they have not mixed."""
+    for times in LENGTHS if chosen.runs_longer else (1,):
+        lengths = {"draws": settings["draws"] * times, "warmup": settings["warmup"] * times}
+        try:
+            fit = chosen.run(problem, rng, chains=settings["chains"], progress=report, **lengths, **options)
+        except TypeError as error:
+            _explain_options(error, options)
+            raise
+        judged = _judged(fit, names)
+        if not _needs_longer(judged):
+            break
+    if times == 1:
+        return fit, judged
+    fit = _thinned(fit, times)
+    said = f"The chains had not mixed at first; they were run {times} times as long, and thinned."
+    return fit, replace(_judged(fit, names), notes=(said, *judged.notes))
+
+
+def _needs_longer(judged: Verdict) -> bool:
+    limit = RHAT_LIMIT if judged.draws >= LONG else SHORT_LIMIT
+    return judged.rhat > limit or judged.smallest_ess < judged.draws / 20
+
+
+def _judged(fit: Fit, names: tuple[str, ...]) -> Verdict:
+    positions = fit.theta if fit.variance is None else np.concatenate([fit.theta, fit.variance[..., None]], axis=2)
+    labels = names if fit.variance is None else (*names, NOISE_VARIANCE)
+    with np.errstate(all="ignore"):
+        judged = verdict(positions, names=labels)
+    stumbled = () if not fit.non_finite else (f"{fit.non_finite} steps met a non-finite density and were rejected.",)
+    return replace(judged, notes=(*fit.notes, *stumbled))
+
+
+def _thinned(fit: Fit, times: int) -> Fit:
+    def thin(values: Floats | None) -> Any:
+        return None if values is None else values[:, times - 1 :: times]
+
+    return replace(fit, theta=thin(fit.theta), variance=thin(fit.variance), mean_x=thin(fit.mean_x),
+                   covariance_x=thin(fit.covariance_x), energy=thin(fit.energy))  # fmt: skip
+
+
+def _notes(name: str, problem: Problem, observed: Observed, share: CleanedShare | None) -> list[str]:
+    """What was assumed, and what the method passes over."""
+    notes = list(observed.notes)
+    if isinstance(problem.covariates, NormalX) and name not in ("naive", "adassp", "fixed-s", "fixed-s-fast"):
+        notes.append("Covariates are taken to be normal.")
+    if not METHODS[name].models_shortening:
+        if share is not None:
+            notes += share.sentences()
+        elif any(holder.shrink is not None for holder in problem.holders):
+            notes.append(f"Rows were shortened, which method {name!r} ignores: coefficients may be biased towards 0.")
+    if name != "adassp":
+        notes += unseen_response(problem)
+        if any(holder.eigenvalue is not None for holder in problem.holders):
+            notes.append("The smallest eigenvalue is used by method 'adassp' only.")
+    return notes
+
+
+def _point_verdict(notes: tuple[str, ...]) -> str:
+    return " ".join(["A point estimate: there are no draws to judge.", *notes])
+
+
+def _check_settings(settings: Mapping[str, int], likelihood: object) -> None:
+    integer(settings["draws"], "draws", minimum=1, maximum=10**8)
+    integer(settings["warmup"], "warmup", minimum=0, maximum=10**8)
+    integer(settings["chains"], "chains", minimum=1, maximum=10**5)
+    if likelihood not in ("auto", "clt"):
+        raise InvalidArgument(f"likelihood = {likelihood!r:.40}: it is 'auto' or 'clt'.", argument="likelihood")
+
+
+def _explain_options(error: TypeError, options: Mapping[str, Any]) -> None:
+    """An option that the method does not take, by name."""
+    for option in options:
+        if f"'{option}'" in str(error) and "unexpected keyword" in str(error):
+            raise InvalidArgument(f"{option!r} is not an option of this method.", argument=option) from None
+
+
+def _seed(seed: object) -> int:
+    if seed is None:
+        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0] >> np.uint64(1))
+    return integer(seed, "seed", minimum=0)

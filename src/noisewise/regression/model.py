@@ -1,0 +1,245 @@
+"""Linear regression: the model, what is believed about it, and what can be asked of it.
+
+    y = beta_0 + beta_1 f_1 + .. + beta_d f_d + e,      e ~ N(0, noise_variance)
+
+`infer(releases, LinearRegression([...], ...))` learns it from moments that any number of holders published. Features
+and response are written as in the releases; priors and results are in the units of the columns, whatever centre and
+scale the releases use. Nothing here can see a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisewise.errors import InvalidArgument
+from noisewise.inference.posterior import Posterior
+from noisewise.plan import Plan
+from noisewise.populations.parameters import POSITIVE, REAL, Support, Theta
+from noisewise.populations.text import ANY_COLUMN, population_from_spec
+from noisewise.regression.confidential import MomentsLaws
+from noisewise.regression.observed import Observed, observe
+from noisewise.regression.prediction import Prediction, predict, predict_mean
+from noisewise.regression.priors import (
+    COVARIATE_COVARIANCE,
+    COVARIATE_MEAN,
+    INTERCEPT,
+    LEARNED,
+    NOISE_VARIANCE,
+    RELEASED,
+    GivenMoments,
+    NormalCovariates,
+    NormalInverseGamma,
+    coefficient_moments,
+    noise_shape,
+    working_covariates,
+    working_prior,
+)
+from noisewise.regression.problem import Floats, Problem
+from noisewise.regression.released import released_moments
+from noisewise.regression.replicate import sample_prior, simulate_values, theta_at
+from noisewise.release import Release
+from noisewise.statistics.additive import read_features
+from noisewise.statistics.feature import Feature
+
+if TYPE_CHECKING:
+    from noisewise.regression.information import MomentsInformation
+
+RESERVED = (INTERCEPT, NOISE_VARIANCE, COVARIATE_MEAN, COVARIATE_COVARIANCE)
+
+
+@dataclass(frozen=True, slots=True, init=False, eq=False)
+class LinearRegression:
+    """A response that is linear in features, with normal noise; see `priors` for what each belief may be."""
+
+    features: tuple[Feature, ...]
+    response: Feature
+    intercept: bool
+    coefficients: Any
+    noise: Any
+    prior: NormalInverseGamma | None
+    covariates: Any
+
+    def __init__(
+        self,
+        features: str | Feature | Sequence[str | Feature],
+        response: str | Feature,
+        *,
+        intercept: bool = True,
+        coefficients: Any = None,
+        noise: Any = None,
+        prior: NormalInverseGamma | None = None,
+        covariates: NormalCovariates | GivenMoments | str | None = None,
+    ) -> None:
+        listed = (features,) if isinstance(features, str | Feature) else features
+        if not isinstance(listed, Sequence) or not listed:
+            raise InvalidArgument("features must be a list such as ['age', 'bmi'].", argument="features")
+        *x, y = read_features((*listed, response), "LinearRegression")
+        if not isinstance(intercept, bool):
+            raise InvalidArgument(f"intercept = {intercept!r:.60} must be True or False.", argument="intercept")
+        for name, value in (
+            ("features", tuple(x)), ("response", y), ("intercept", intercept), ("coefficients", coefficients),
+            ("noise", noise), ("prior", prior), ("covariates", covariates),
+        ):  # fmt: skip
+            object.__setattr__(self, name, value)
+        self._check()
+
+    def _check(self) -> None:
+        if taken := [str(feature) for feature in self.features if str(feature) in RESERVED]:
+            raise InvalidArgument(f"A feature cannot be named {taken[0]!r}; rename the column.", argument="features")
+        size = len(self.names)
+        coefficient_moments(self.coefficients, self.names)
+        noise_shape(self.noise)
+        if self.prior is not None:
+            if not isinstance(self.prior, NormalInverseGamma):
+                raise InvalidArgument(f"prior is a {type(self.prior).__name__}; give a NormalInverseGamma, or leave "
+                                      "it out and give coefficients and noise.", argument="prior")  # fmt: skip
+            if self.coefficients is not None or self.noise is not None:
+                raise InvalidArgument("prior already says what coefficients and noise are; leave those out.",
+                                      argument="prior")  # fmt: skip
+            self.prior.sized(size)
+        if isinstance(self.covariates, NormalCovariates):
+            self.covariates.sized(len(self.features))
+        elif isinstance(self.covariates, GivenMoments):
+            if len(self.covariates.second) != size:
+                raise InvalidArgument(
+                    f"The given moments are of {len(self.covariates.second)} entries; ([1,] x) has {size} here.",
+                    argument="covariates",
+                )
+        elif self.covariates not in (None, RELEASED):
+            raise InvalidArgument(
+                f"covariates = {self.covariates!r:.60}: give NormalCovariates(...), GivenMoments(...), 'released' or "
+                "nothing.",
+                argument="covariates",
+            )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The coefficients, by name: the intercept first, then each feature as it is written."""
+        return (*([INTERCEPT] if self.intercept else []), *(str(feature) for feature in self.features))
+
+    @property
+    def unlisted(self) -> tuple[str, ...]:
+        """Draws that are kept for later questions and not shown in tables."""
+        return (COVARIATE_MEAN, COVARIATE_COVARIANCE)
+
+    @property
+    def free(self) -> tuple[str, ...]:
+        """What is unknown and asked for: the coefficients and the noise variance."""
+        return (*self.names, NOISE_VARIANCE)
+
+    @property
+    def supports(self) -> dict[str, Support]:
+        return {name: POSITIVE if name == NOISE_VARIANCE else REAL for name in self.free}
+
+    def sample_prior(self, rng: np.random.Generator, count: int) -> dict[str, Floats]:
+        """`count` draws from the prior, of the covariates' mean and covariance too; defaults need a release first."""
+        return sample_prior(rng, self, count)
+
+    def theta_at(self, at: object) -> dict[str, Floats]:
+        """Rows of parameters from numbers by name: coefficients, noise variance, and covariates if not as believed.
+
+        Without covariate_mean and covariate_covariance these are the expected ones of NormalCovariates.
+        """
+        return theta_at(self, at)
+
+    def problem(self, releases: Release | Sequence[Release], *, n: int | Sequence[int] | None = None) -> Problem:
+        """The regression as numbers, in the units of the first release's rows: what every method starts from."""
+        return self.problem_of(self.observed(releases, n=n))
+
+    def observed(self, releases: object, *, n: object = None) -> Observed:
+        """What the releases say, by holder."""
+        return observe(releases, self.features, self.response, intercept=self.intercept, n=n)
+
+    def problem_of(self, observed: Observed) -> Problem:
+        """Priors and observations in common units."""
+        public = {"units": observed.units, "centre": observed.centre, "spread": observed.spread}
+        prior = working_prior(
+            coefficient_moments(self.coefficients, self.names),
+            noise_shape(self.noise),
+            self.prior,
+            is_learned=isinstance(self.coefficients, str) and self.coefficients == LEARNED,
+            **public,  # type: ignore[arg-type]
+        )
+        if isinstance(self.covariates, str):
+            covariates: Any = released_moments(observed.holders, intercept=self.intercept)
+        else:
+            covariates = working_covariates(self.covariates, **public)  # type: ignore[arg-type]
+        return Problem(observed.holders, prior, covariates, self.intercept)
+
+    def posterior(
+        self,
+        releases: Release | Sequence[Release],
+        *,
+        method: str = "auto",
+        likelihood: str = "auto",
+        draws: int = 1000,
+        warmup: int = 1000,
+        chains: int = 4,
+        seed: int | None = None,
+        progress: bool | Callable[[int, int], None] = True,
+        n: int | Sequence[int] | None = None,
+        **options: Any,
+    ) -> Posterior:
+        """What the releases say about the coefficients and the noise; `infer` calls this."""
+        from noisewise.regression.learn import learn
+
+        settings = {"draws": draws, "warmup": warmup, "chains": chains}
+        return learn(self, releases, method=method, likelihood=likelihood, settings=settings, seed=seed,
+                     progress=progress, n=n, options=options)  # fmt: skip
+
+    def predict(
+        self, posterior: Posterior, X: Any, *, level: float = 0.9, kind: str = "response", seed: int | None = None
+    ) -> Prediction:
+        """The posterior predictive law at each row of X: of a new response, or (kind="mean") of the mean response.
+
+        X is an array (rows, features), or columns by name, in the units of the columns.
+        """
+        return predict(self, posterior, X, level=level, kind=kind, seed=seed)
+
+    def predict_mean(self, posterior: Posterior, X: Any) -> Floats:
+        """The mean of the prediction at each row of X; a point estimate has it too."""
+        return predict_mean(self, posterior, X)
+
+    def simulate_values(
+        self, rng: np.random.Generator, plan: Plan, theta: Theta, *, n: int | None = None
+    ) -> NDArray[np.int64]:
+        """The published integers (K, size) of K simulated data sets, one a row of theta."""
+        return simulate_values(rng, self, plan, theta, n=n)
+
+    def information_engine(
+        self, plan: Plan, *, n: object = None, seed: object = None, draws: int | None = None
+    ) -> MomentsInformation:
+        """How the Fisher information of a plan's release about this regression is computed; `choose` asks for it."""
+        from noisewise.regression.information import MomentsInformation
+
+        return MomentsInformation(plan, self, n=n, seed=seed, draws=draws)
+
+    def joint_likelihood(
+        self, releases: tuple[Release, ...], *, likelihood: str = "auto", n: object = None
+    ) -> MomentsLaws:
+        """The laws from which the confidential moments are drawn, one a release."""
+        del likelihood
+        return MomentsLaws.of(self, releases, n=n)
+
+    def to_spec(self) -> dict[str, str]:
+        """The [population] section of a spec file that reads back as this regression."""
+        from noisewise.regression.text import model_to_text
+
+        return {ANY_COLUMN: model_to_text(self)}
+
+    @classmethod
+    def from_spec(cls, spec: dict[str, str]) -> LinearRegression:
+        """Read a [population] section."""
+        model: Any = population_from_spec(spec)
+        if not isinstance(model, cls):
+            raise InvalidArgument("This section describes a population, not a regression.", argument="spec")
+        return model
+
+    def __repr__(self) -> str:
+        features = ", ".join(str(feature) for feature in self.features)
+        return f"LinearRegression([{features}], {self.response}{'' if self.intercept else ', intercept=False'})"

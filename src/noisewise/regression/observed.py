@@ -1,0 +1,245 @@
+"""From releases to holders: what was published about ([1,] x, y), as numbers in the units of each holder's rows.
+
+    different data sets, or disjoint parts of one      independent holders
+    the same data set and part                         the same sums T, noised twice: one holder
+    overlapping parts                                  refused: neither independent nor the same records
+Two Gaussian noises on the same T_ab weigh by their precisions and stay Gaussian; two Laplace noises have no such sum,
+and are refused. The count n is public under change-one; under add-remove the analyst states it, and a noisy count
+that contradicts it is mentioned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.likelihood.joint import check_disjoint, stated_sizes
+from noisewise.privacy.law import AdditiveLaw, DiscreteLaplace
+from noisewise.regression.problem import Eigenvalue, Floats, Holder
+from noisewise.regression.units import Units, same_covariates
+from noisewise.release import Release
+from noisewise.statistics import Moments, SmallestEigenvalue
+from noisewise.statistics.feature import Feature
+from noisewise.statistics.moment_rows import entry_box, standardised
+
+CONTRADICTION = 5.0  # a noisy count this many standard deviations from the stated n is worth a sentence
+Sum = tuple[float, float, float]  # a noisy sum: value, noise variance, Laplace scale (0 where Gaussian)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Observed:
+    """Holders in the order of their first release, the units of the first one's rows, and what is to be said."""
+
+    holders: tuple[Holder, ...]
+    units: Units
+    centre: Floats  # (d + 1,): where entries are likely to lie, in working units, by public numbers alone
+    spread: Floats  # (d + 1,): their likely standard deviation
+    notes: tuple[str, ...]
+
+
+def observe(
+    releases: object, features: Sequence[Feature], response: Feature, *, intercept: bool, n: object
+) -> Observed:
+    """The holders behind releases of Moments (and of SmallestEigenvalue) of these features and this response."""
+    given = regression_releases(releases)
+    for release in given:
+        _check_subject(release, features, response, intercept)
+    check_disjoint(given)
+    sizes = stated_sizes(given, n)
+    groups: dict[Any, list[int]] = {}
+    for index, release in enumerate(given):
+        groups.setdefault((release.dataset, release.part), []).append(index)
+    units: Units | None = None
+    holders, notes = [], []
+    for members in groups.values():
+        if len({sizes[index] for index in members}) > 1:
+            raise InvalidArgument("Releases of the same records were given different n.", argument="n")
+        same = [given[index] for index in members]
+        holder, said = _holder(same, sizes[members[0]], units)
+        units = Units.of(_moments(same)[0][1]) if units is None else units
+        holders.append(holder)
+        notes += said
+    assert units is not None
+    first = next(release for release in given if isinstance(release.statistic, Moments))
+    return Observed(tuple(holders), units, *_likely(first), tuple(dict.fromkeys(notes)))
+
+
+def regression_releases(releases: object) -> tuple[Release, ...]:
+    """One release or several, each of Moments or of SmallestEigenvalue."""
+    given = (releases,) if isinstance(releases, Release) else releases
+    if isinstance(given, str | bytes) or not isinstance(given, Sequence) or not given:
+        raise InvalidArgument(
+            "Give a Release or a list of them, as from Release.load('cost.release.json').", argument="releases"
+        )
+    for release in given:
+        if not isinstance(release, Release):
+            raise InvalidArgument(
+                f"releases holds a {type(release).__name__}; only releases can be learnt from. "
+                "Load files with Release.load(path).",
+                argument="releases",
+            )
+        if not isinstance(release.statistic, Moments | SmallestEigenvalue):
+            raise Unsupported(
+                f"A regression learns from releases of Moments; {release.statistic} is one of "
+                f"{release.statistic.kind}. Plan Moments(features, response), or describe these records by a "
+                "population."
+            )
+    if len({release.hash for release in given}) != len(given):
+        raise InvalidArgument("The same release is given twice; it tells nothing new.", argument="releases")
+    if not any(isinstance(release.statistic, Moments) for release in given):
+        raise Unsupported("A smallest eigenvalue alone tells nothing about coefficients; add a release of Moments.")
+    return tuple(given)
+
+
+def _check_subject(release: Release, features: Sequence[Feature], response: Feature, intercept: bool) -> None:
+    """Refuse a release about other columns, or one whose rows have or lack the intercept."""
+    statistic = release.statistic
+    assert isinstance(statistic, Moments | SmallestEigenvalue)
+    wanted, found = [str(feature) for feature in features], [str(feature) for feature in statistic.features]
+    if found != wanted:
+        raise InvalidArgument(
+            f"{statistic} has the features {', '.join(found)}; the model has {', '.join(wanted)}, in this order. "
+            "Name the same features in both.",
+            argument="features",
+        )
+    if isinstance(statistic, SmallestEigenvalue):
+        return
+    if str(statistic.response) != str(response):
+        raise InvalidArgument(
+            f"{statistic} has the response {statistic.response}; the model has {response}.", argument="response"
+        )
+    if statistic.intercept and not intercept:
+        raise InvalidArgument(
+            f"{statistic} holds the sums of an intercept, and the model has none. Use LinearRegression(..., "
+            "intercept=True), or release Moments(..., intercept=False).",
+            argument="intercept",
+        )
+    if intercept and not statistic.intercept:
+        raise InvalidArgument(
+            f"{statistic} holds no sums of x and y, without which an intercept is not identified. Use "
+            "LinearRegression(..., intercept=False): the line then passes through the release's public centre.",
+            argument="intercept",
+        )
+
+
+def _moments(releases: Sequence[Release]) -> list[tuple[Release, Moments]]:
+    return [(release, release.statistic) for release in releases if isinstance(release.statistic, Moments)]
+
+
+def _holder(releases: Sequence[Release], n: int, units: Units | None) -> tuple[Holder, list[str]]:
+    """The holder behind releases of the same records, and what is to be said of it."""
+    moments = _moments(releases)
+    if not moments:
+        raise Unsupported(
+            "A smallest eigenvalue was released of records of which no Moments were; it must be of the same data set "
+            "and part as a release of Moments."
+        )
+    first, statistic = moments[0]
+    _check_same_rows(moments)
+    sums: dict[tuple[int, ...], Sum] = {}
+    for release, one in moments:
+        for indices, noisy in _sums(release, one):
+            sums[indices] = noisy if indices not in sums else _merged(sums[indices], noisy)
+    said = _contradiction(sums.pop((0, 0), None) if statistic.intercept else None, n)
+    pairs = sorted(indices for indices in sums if len(indices) == 2)
+    value, variance, laplace = (np.array([sums[pair][k] for pair in pairs]) for k in range(3))
+    own = Units.of(statistic)
+    box = entry_box(standardised((*statistic.features, statistic.response), statistic.centre, statistic.scale),
+                    first.schema)  # fmt: skip
+    holder = Holder(
+        n=n // statistic.block,
+        pairs=np.array(pairs, np.int64),
+        observed=value,
+        variance=variance,
+        laplace=laplace,
+        map=np.eye(len(own.factor) + own.intercept) if units is None else units.row_map(own),
+        low=np.array([float(low) for low, _ in box]),
+        high=np.array([float(high) for _, high in box]),
+        clamps=first.schema.outside == "clamp",
+        shrink=None if statistic.shrink is None else float(statistic.shrink),
+        block=statistic.block,
+        fourth={indices: noisy[:2] for indices, noisy in sums.items() if len(indices) == 4},
+        eigenvalue=_eigenvalue(releases, statistic),
+    )
+    return holder, said
+
+
+def _sums(release: Release, statistic: Moments) -> list[tuple[tuple[int, ...], Sum]]:
+    """Every released sum by its indices into w."""
+    law = release.law
+    assert isinstance(law, AdditiveLaw)
+    scales = law.scale if isinstance(law, DiscreteLaplace) else (0.0,) * law.size
+    noisy = zip(release.estimate.tolist(), (sd * sd for sd in law.sd), scales, strict=True)
+    return list(zip(statistic.pairs(release.schema), noisy, strict=True))
+
+
+def _check_same_rows(moments: Sequence[tuple[Release, Moments]]) -> None:
+    """Releases of the same records join where they sum products of the same rows."""
+    (first, one), *others = moments
+    for release, other in others:
+        same = all(getattr(one, name) == getattr(other, name) for name in ("centre", "scale", "shrink", "block"))
+        bounds = [entry_box((*s.features, s.response), r.schema) for r, s in ((first, one), (release, other))]
+        if not same or bounds[0] != bounds[1] or first.schema.outside != release.schema.outside:
+            raise Unsupported(
+                f"{one} and {other} are of the same records, but of rows that were bounded, centred, scaled, shortened "
+                "or averaged differently, so their sums have no simple joint law. Use one of them, or release from "
+                "disjoint parts."
+            )
+
+
+def _merged(one: Sum, other: Sum) -> Sum:
+    """The same sum with two independent Gaussian noises: the mean weighted by precision."""
+    if one[2] or other[2]:
+        raise Unsupported(
+            "Two releases of the same records hold the same sum with Laplace noise, and two Laplace noises do not make "
+            "one. Use the release with less noise, or release from disjoint parts."
+        )
+    precision = 1 / one[1] + 1 / other[1]
+    return (one[0] / one[1] + other[0] / other[1]) / precision, 1 / precision, 0.0
+
+
+def _contradiction(count: Sum | None, n: int) -> list[str]:
+    """A noisy count that is far from the stated n; given n it tells nothing else."""
+    if count is None or abs(count[0] - n) <= CONTRADICTION * count[1] ** 0.5:
+        return []
+    return [f"n = {n} was stated, but the noisy count is {count[0]:.0f}, with a noise sd of {count[1] ** 0.5:.2g}."]
+
+
+def _eigenvalue(releases: Sequence[Release], statistic: Moments) -> Eigenvalue | None:
+    found = [release for release in releases if isinstance(release.statistic, SmallestEigenvalue)]
+    if not found:
+        return None
+    if len(found) > 1:
+        raise Unsupported("Two smallest eigenvalues of the same records were given; use one.")
+    (release,) = found
+    assert isinstance(release.statistic, SmallestEigenvalue)
+    assert isinstance(release.law, AdditiveLaw)
+    if not same_covariates(statistic, release.statistic):
+        raise Unsupported(f"{release.statistic} and {statistic} centre or scale their features differently.")
+    delta = getattr(release.guarantee, "delta", None)
+    return Eigenvalue(
+        value=float(release.estimate[0]),
+        sd=release.law.sd[0],
+        is_laplace=isinstance(release.law, DiscreteLaplace),
+        delta=None if delta is None else float(delta),
+    )
+
+
+def _likely(release: Release) -> tuple[Floats, Floats]:
+    """Where entries lie, from public numbers: about 0 and within 1 where centred and scaled, else as their bounds say.
+
+    A column without a public centre is taken to lie about the middle of its bounds, one without a public scale to have
+    a quarter of their width as its standard deviation.
+    """
+    statistic = release.statistic
+    assert isinstance(statistic, Moments)
+    entries = (*statistic.features, statistic.response)
+    box = np.array([[float(low), float(high)] for low, high in
+                    entry_box(standardised(entries, statistic.centre, statistic.scale), release.schema)])  # fmt: skip
+    names = [str(entry) for entry in entries]
+    centred, scaled = ([name in dict(numbers) for name in names] for numbers in (statistic.centre, statistic.scale))
+    return np.where(centred, 0.0, box.mean(axis=1)), np.where(scaled, 1.0, (box[:, 1] - box[:, 0]) / 4)

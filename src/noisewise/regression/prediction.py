@@ -1,0 +1,225 @@
+"""Prediction: the posterior predictive law of a response at new covariates, in the units of the columns.
+
+    kind="response"   y | x = beta_0 + beta' x + e: the next observation, with the noise e ~ N(0, noise_variance)
+    kind="mean"       beta_0 + beta' x: the mean of all observations at x
+at every draw of the posterior. Nothing but those draws is random in the mean, the variance and the ends of intervals:
+    E y = E beta' x,   Var y = Var beta' x + E noise_variance,   P(y <= t) = E Phi((t - beta' x)/sd),
+the last solved for t by Newton steps; `draws` have one e each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.exact import integer
+from noisewise.inference.intervals import checked_level, equal_tailed
+from noisewise.inference.posterior import Posterior
+from noisewise.regression.priors import INTERCEPT, NOISE_VARIANCE
+from noisewise.regression.problem import Floats
+from noisewise.schema import Levels, Schema
+from noisewise.statistics.feature import Feature, NumPyAlgebra
+
+if TYPE_CHECKING:
+    from noisewise.regression.model import LinearRegression
+
+KINDS = ("response", "mean")
+MOST_NUMBERS = 40_000_000
+MOST_LINES = 20
+STREAM, STEPS, TOLERANCE = 4, 200, 1e-12
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prediction:
+    """The predictive law at each row of X: its mean, sd, the ends of its interval at `level`, and draws (K, rows)."""
+
+    mean: Floats
+    sd: Floats
+    low: Floats
+    high: Floats
+    mean_low: Floats  # the ends of the interval of beta_0 + beta' x
+    mean_high: Floats
+    draws: Floats
+    level: float
+    kind: str
+    x: Floats  # (rows, d): the features at which the response is predicted
+    names: tuple[str, ...]
+    response: str
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    def __str__(self) -> str:
+        ends = [f"{50 * (1 + side * self.level):.4g} %" for side in (-1, 1)]
+        lines = [[*self.names, "mean", "sd", *ends]]
+        for k in range(min(len(self), MOST_LINES)):
+            numbers = (*self.x[k], self.mean[k], self.sd[k], self.low[k], self.high[k])
+            lines.append([f"{number:.6g}" for number in numbers])
+        widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
+        table = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
+        more = [f"... and {len(self) - MOST_LINES} more rows."] if len(self) > MOST_LINES else []
+        what = "A new" if self.kind == "response" else "The mean"
+        return "\n".join([f"{what} {self.response}, predicted:", *table, *more])
+
+    def plot(self, path: str | PathLike[str] | None = None) -> bytes:
+        """The mean and its band along the one feature that varies in X, as a PNG (also written to `path`)."""
+        varying = [k for k in range(self.x.shape[1]) if np.ptp(self.x[:, k]) > 0]
+        if len(varying) != 1:
+            raise Unsupported(
+                f"A band is drawn along one feature; {len(varying)} of {len(self.names)} vary in X. Hold all but one "
+                "constant."
+            )
+        from noisewise.report.plots import band_plot
+
+        along = self.x[:, varying[0]]
+        order = np.argsort(along)
+        name = f"{100 * self.level:g} % interval of"
+        ends = {f"{name} the mean response": (self.mean_low, self.mean_high)}
+        if self.kind == "response":
+            ends = {f"{name} a new observation": (self.low, self.high), **ends}
+        bands = [{"name": name, "low": low[order], "high": high[order]} for name, (low, high) in ends.items()]
+        return band_plot(along[order], self.mean[order], bands, path, x_label=self.names[varying[0]],
+                         y_label=self.response)  # fmt: skip
+
+
+def predict(
+    model: LinearRegression, posterior: Posterior, X: Any, *, level: float, kind: str, seed: int | None
+) -> Prediction:
+    """The predictive law at each row of X."""
+    if posterior.is_point:
+        raise Unsupported(
+            f"method={posterior.method!r} gives a point estimate, which has no predictive law. Ask for "
+            f"predict_mean(posterior, X), or use method={posterior.instead!r}."
+        )
+    if kind not in KINDS:
+        raise InvalidArgument(f"kind = {kind!r:.40}: it is 'response' or 'mean'.", argument="kind")
+    share = checked_level(level)
+    x = feature_rows(model, posterior, X)
+    lines = _lines(model, posterior, x)
+    inner = equal_tailed(lines, share)
+    outer, draws, variance = inner, lines, np.zeros(len(lines))
+    if kind == "response":
+        if NOISE_VARIANCE not in posterior.draws:
+            raise Unsupported(f"method={posterior.method!r} says nothing about the noise; ask for kind='mean'.")
+        variance = posterior.draws[NOISE_VARIANCE].reshape(-1)
+        stream = posterior.seed if seed is None else integer(seed, "seed", minimum=0)
+        rng = np.random.default_rng(None if stream is None else [stream, STREAM])
+        sd = np.sqrt(variance)[:, None]
+        draws = lines + sd * rng.standard_normal(lines.shape)
+        outer = mixture_quantile(lines, sd, (1 - share) / 2), mixture_quantile(lines, sd, (1 + share) / 2)
+    return Prediction(
+        mean=np.asarray(lines.mean(axis=0)),
+        sd=np.sqrt(lines.var(axis=0, ddof=1) + variance.mean()),
+        low=outer[0],
+        high=outer[1],
+        mean_low=inner[0],
+        mean_high=inner[1],
+        draws=draws,
+        level=share,
+        kind=kind,
+        x=x,
+        names=tuple(str(feature) for feature in model.features),
+        response=str(model.response),
+    )
+
+
+def mixture_quantile(mean: Floats, sd: Floats, p: float) -> Floats:
+    """t (rows,) with (1/K) sum_k Phi((t - mean_k)/sd_k) = p, for mean (K, rows) and sd (K, 1) or (K, rows).
+
+    Newton steps from the normal law of the same mean and variance; where one leaves the bracket, or is more than half
+    as long as the step before the last, the bracket is halved instead.
+    """
+    from scipy.special import ndtr, ndtri
+
+    reach = float(ndtri(max(p, 1 - p))) + 1.0
+    low, high = (mean - reach * sd).min(axis=0), (mean + reach * sd).max(axis=0)
+    t = mean.mean(axis=0) + ndtri(p) * np.sqrt(mean.var(axis=0) + np.square(sd).mean(axis=0))
+    before = last = high - low
+    for _ in range(STEPS):
+        z = (t - mean) / sd
+        excess = ndtr(z).mean(axis=0) - p
+        low, high = np.where(excess < 0, t, low), np.where(excess < 0, high, t)
+        slope = np.maximum((np.exp(-0.5 * z * z) / sd).mean(axis=0) / np.sqrt(2 * np.pi), np.finfo(float).tiny)
+        newton = t - excess / slope
+        is_good = (newton > low) & (newton < high) & (np.abs(newton - t) < before / 2)
+        moved = np.where(is_good, newton, (low + high) / 2)
+        t, before, last = moved, last, np.abs(moved - t)
+        if np.all(np.abs(excess) < TOLERANCE):
+            break
+    return np.asarray(t)
+
+
+def predict_mean(model: LinearRegression, posterior: Posterior, X: Any) -> Floats:
+    """E beta_0 + beta' x at each row of X; point estimates have it too."""
+    x = feature_rows(model, posterior, X)
+    mean = posterior.mean
+    slopes = np.array([mean[str(feature)] for feature in model.features], float)
+    return np.asarray(float(mean.get(INTERCEPT, 0.0)) + x @ slopes)
+
+
+def _lines(model: LinearRegression, posterior: Posterior, x: Floats) -> Floats:
+    """beta_0 + beta' x (K, rows) at every draw."""
+    slopes = np.stack([posterior.draws[str(feature)].reshape(-1) for feature in model.features])
+    if slopes.shape[1] * len(x) > MOST_NUMBERS:
+        most = MOST_NUMBERS // slopes.shape[1]
+        raise InvalidArgument(f"X has {len(x)} rows; predict at most {most} at once, or use predict_mean.",
+                              argument="X")  # fmt: skip
+    start = posterior.draws[INTERCEPT].reshape(-1, 1) if INTERCEPT in posterior.draws else 0.0
+    return np.asarray(start + slopes.T @ x.T)
+
+
+def feature_rows(model: LinearRegression, posterior: Posterior, X: Any) -> Floats:
+    """X as features (rows, d): an array in their order, or columns by name from which they are computed."""
+    if isinstance(X, Mapping) or (hasattr(X, "columns") and hasattr(X, "__getitem__")):
+        schema = posterior.releases[0].schema if posterior.releases else None
+        columns = [_from_columns(feature, X, schema) for feature in model.features]
+        try:
+            x = np.stack(np.broadcast_arrays(*map(np.atleast_1d, columns)), axis=-1)
+        except ValueError:
+            raise InvalidArgument("The columns of X have different lengths.", argument="X") from None
+    else:
+        x = _array(X, len(model.features))
+    if x.ndim != 2 or x.shape[1] != len(model.features) or not np.all(np.isfinite(x)):
+        raise InvalidArgument(
+            f"X must hold finite numbers, one column for each of {', '.join(map(str, model.features))}.", argument="X"
+        )
+    return x
+
+
+def _array(X: Any, size: int) -> Floats:
+    try:
+        x = np.asarray(X, dtype=float)
+    except (TypeError, ValueError):
+        raise InvalidArgument("X must be an array (rows, features) or columns by name.", argument="X") from None
+    if x.ndim == 1:
+        return x.reshape(-1, 1) if size == 1 else x.reshape(1, -1)
+    return x
+
+
+def _from_columns(feature: Feature, X: Any, schema: Schema | None) -> Any:
+    """One feature from columns by name; or the column that is called as the feature is written."""
+    if str(feature) in X:
+        return np.asarray(X[str(feature)], dtype=float)
+    missing = sorted(name for name in feature.columns() if name not in X)
+    if missing or schema is None:
+        raise InvalidArgument(f"X has no column {(missing or [str(feature)])[0]!r}.", argument="X")
+    columns = {name: _codes(X[name], schema, name) for name in feature.columns()}
+    return feature.fold(NumPyAlgebra(columns, schema), {})
+
+
+def _codes(values: Any, schema: Schema, name: str) -> Floats:
+    """Levels as their indices, numbers as they are."""
+    column = schema.column(name)
+    try:
+        if isinstance(column, Levels):
+            index = {level: k for k, level in enumerate(column.levels)}
+            return np.array([index[value] for value in np.atleast_1d(np.asarray(values, dtype=object))], float)
+        return np.asarray(values, dtype=float)
+    except (KeyError, TypeError, ValueError):
+        raise InvalidArgument(f"Column {name!r} of X holds values that the schema does not know.",
+                              argument="X") from None  # fmt: skip

@@ -1,0 +1,59 @@
+"""`auto` is calibrated over the prior: data from the exact model, every n, epsilon, number of holders and noise.
+
+One test a cell, at a false-alarm rate of 1e-6: ranks of every unknown are uniform, their spread is right, and 50, 90
+and 95 % intervals cover what they claim. Rows shortened to sqrt(d) are modelled as such, and then calibrated too.
+"""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from regression_worlds import draw_world, uniforms
+from scipy import stats
+
+from noisewise.regression.methods import automatic, method_named
+
+ALARM = 1e-6
+TRIALS = {1: 1000, 2: 1000, 4: 300}
+SIZES, EPSILONS, HOLDERS, LAWS = (10, 100, 1000), (0.1, 1.0, 10.0), (1, 5), ("gaussian", "laplace")
+LENGTHS = {"marginal": (400, 400), "exact-gibbs": (2000, 500)}
+
+
+def ranks(rng, trials, **options):
+    found = []
+    for _ in range(trials):
+        world = draw_world(rng, **options)
+        name, _ = automatic(world.problem, likelihood="auto")
+        draws, warmup = LENGTHS[name]
+        fit = method_named(name).run(world.problem, rng, chains=1, draws=draws, warmup=warmup)
+        found.append(uniforms(rng, world, fit))
+    return np.array(found)
+
+
+def smallest_p_value(u):
+    """Over all tests and unknowns, times their number."""
+    squares = np.sum(stats.norm.ppf(u) ** 2, axis=0)
+    found = [*(2 * np.minimum(stats.chi2.cdf(squares, len(u)), stats.chi2.sf(squares, len(u))))]
+    for column in u.T:
+        found.append(stats.kstest(column, "uniform").pvalue)
+        for level in (0.5, 0.9, 0.95):
+            inside = int(np.sum(np.abs(column - 0.5) <= level / 2))
+            found.append(stats.binomtest(inside, len(u), level).pvalue)
+    return min(1.0, len(found) * min(found))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "epsilon", "holders", "law"), itertools.product(SIZES, EPSILONS, HOLDERS, LAWS))
+@pytest.mark.parametrize("d", TRIALS)
+def test_auto_is_calibrated(rng, d, n, epsilon, holders, law):
+    u = ranks(rng, TRIALS[d], d=d, n=n, epsilon=epsilon, holders=holders, law=law)
+    assert smallest_p_value(u) > ALARM
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "epsilon", "law"), itertools.product((100, 1000), (1.0, 10.0), LAWS))
+@pytest.mark.parametrize("d", [1, 2])
+def test_auto_is_calibrated_through_shortened_rows(rng, d, n, epsilon, law):
+    u = ranks(rng, 1000, d=d, n=n, epsilon=epsilon, law=law, shrink=math.sqrt(d))
+    assert smallest_p_value(u) > ALARM
