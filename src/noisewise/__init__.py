@@ -37,7 +37,10 @@ if TYPE_CHECKING:
     from noisewise.inference.infer import infer
     from noisewise.inference.posterior import Posterior
     from noisewise.likelihood.simulate import simulate
+    from noisewise.online.survey import Survey
     from noisewise.plan import Plan, plan
+    from noisewise.point.estimator import Estimator
+    from noisewise.point.optimal import optimal_estimator
     from noisewise.populations.multivariate import MultivariateNormal
     from noisewise.populations.population import (
         Bernoulli,
@@ -54,6 +57,9 @@ if TYPE_CHECKING:
     )
     from noisewise.privacy.guarantee import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP
     from noisewise.query import Answer, Query
+    from noisewise.regression.estimator import PrivateLinearRegression
+    from noisewise.regression.model import LinearRegression
+    from noisewise.regression.priors import GivenMoments, NormalCovariates, NormalInverseGamma
     from noisewise.release import Release
     from noisewise.schema import Bounded, Levels, Schema
     from noisewise.statistics import (
@@ -92,12 +98,18 @@ _HOME = {
     "noisewise.inference.infer": "infer",
     "noisewise.inference.posterior": "Posterior",
     "noisewise.likelihood.simulate": "simulate",
+    "noisewise.online.survey": "Survey",
+    "noisewise.point.estimator": "Estimator",
+    "noisewise.point.optimal": "optimal_estimator",
     "noisewise.populations.multivariate": "MultivariateNormal",
     "noisewise.populations.population": "Bernoulli Categorical Exponential Gamma Joint LocationScale LogNormal "
     "Normal Poisson Population Uniform",
     "noisewise.plan": "Plan plan",
     "noisewise.privacy.guarantee": "ApproxDP GaussianDP PureDP ZeroConcentratedDP",
     "noisewise.query": "Answer Query",
+    "noisewise.regression.estimator": "PrivateLinearRegression",
+    "noisewise.regression.model": "LinearRegression",
+    "noisewise.regression.priors": "GivenMoments NormalCovariates NormalInverseGamma",
     "noisewise.release": "Release",
     "noisewise.schema": "Bounded Levels Schema",
     "noisewise.statistics": "Count Histogram Marginals Maximum Mean Median Minimum Moments Quantile Records "
@@ -115,9 +127,11 @@ __all__ = [
     "Choice",
     "Count",
     "DifferentRecords",
+    "Estimator",
     "Exponential",
     "Gamma",
     "GaussianDP",
+    "GivenMoments",
     "Histogram",
     "Incomparable",
     "Information",
@@ -129,6 +143,7 @@ __all__ = [
     "Ledger",
     "LedgerError",
     "Levels",
+    "LinearRegression",
     "LocationScale",
     "LogNormal",
     "Marginals",
@@ -140,10 +155,13 @@ __all__ = [
     "MultivariateNormal",
     "NoisewiseError",
     "Normal",
+    "NormalCovariates",
+    "NormalInverseGamma",
     "Plan",
     "Poisson",
     "Population",
     "Posterior",
+    "PrivateLinearRegression",
     "PureDP",
     "Quantile",
     "Query",
@@ -152,6 +170,7 @@ __all__ = [
     "Schema",
     "SmallestEigenvalue",
     "Sum",
+    "Survey",
     "Table",
     "TruncatedSum",
     "Uniform",
@@ -169,6 +188,7 @@ __all__ = [
     "infer",
     "information",
     "make_release",
+    "optimal_estimator",
     "plan",
     "respond",
     "simulate",

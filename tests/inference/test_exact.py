@@ -168,7 +168,7 @@ def test_two_modes_of_very_different_width_keep_their_shares(rng):
 
 
 @pytest.mark.parametrize(
-    "shares, centres, sds, humps",
+    ("shares", "centres", "sds", "humps"),
     [
         ((1,), (0,), (1,), 1),
         ((0.5, 0.5), (-3, 3), (0.5, 0.5), 2),
