@@ -71,6 +71,16 @@ def test_a_response_is_wider_than_its_mean_and_both_bands_are_kept(posterior: Po
     np.testing.assert_array_equal(response.mean_high, mean.high)
 
 
+def test_an_end_that_is_found_early_stays_while_others_are_sought() -> None:
+    """Many rows at once converge at different steps; each end must leave p below it, to rounding."""
+    rng = np.random.default_rng([SEED, 9])
+    mean = np.linspace(90, 150, 500) + rng.normal(size=(400, 1)) * np.linspace(0, 2, 500)
+    sd = rng.normal(12, 0.3, (400, 1))
+    for p in (0.05, 0.5, 0.95):
+        found = mixture_quantile(mean, sd, p)
+        assert np.abs(stats.norm.cdf(found, mean, sd).mean(axis=0) - p).max() < 1e-10
+
+
 def test_the_quantile_of_a_mixture_is_the_one_that_root_finding_finds() -> None:
     from scipy.optimize import brentq
 

@@ -23,7 +23,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from noisewise.likelihood.compiled import ROOT_2, erfcx
-from noisewise.regression.problem import GivenX, Prior, Problem
+from noisewise.regression.problem import GivenX, Problem
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -75,11 +75,6 @@ def belief(problem: Problem, *, is_scaled: bool = True, is_whitened: bool = True
         int(problem.intercept), int(prior.is_relative), int(prior.is_learned), int(is_scaled),
         int(is_whitened and has_mean), q, cholesky, mu, log_tau, log_tau + int(prior.is_learned),
     )  # fmt: skip
-
-
-def prior_scale_is_unknown(prior: Prior) -> bool:
-    """Whether theta's prior scale is itself inferred."""
-    return prior.is_relative or prior.is_learned
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]

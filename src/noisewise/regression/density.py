@@ -236,7 +236,7 @@ def _score(h: int, size: int, members: Members, work: Scratch) -> float:
 
 @njit(cache=True, fastmath=REASSOCIATE)  # type: ignore[untyped-decorator]
 def invert_symmetric(v: Floats, size: int, inverse: Floats) -> float:
-    """log |V| and V^-1 from the lower triangle of V, which is overwritten; infinite where V is not positive."""
+    """log |V| and V^-1 from the lower triangle of V, which is overwritten; infinite where V is singular."""
     log_determinant = 0.0
     for i in range(size):
         for j in range(i):
@@ -247,7 +247,7 @@ def invert_symmetric(v: Floats, size: int, inverse: Floats) -> float:
         total = v[i, i]
         for k in range(i):
             total -= v[i, k] * v[i, k]
-        if not total > 0.0:
+        if not total > 1e-13 * v[i, i]:  # less is rounding, and a density computed from it would be any number
             return np.inf
         v[i, i] = math.sqrt(total)
         log_determinant += math.log(total)

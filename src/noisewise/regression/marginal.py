@@ -36,13 +36,15 @@ from noisewise.regression.shortened import make_bank, shorten_rows
 Floats = NDArray[np.float64]
 # Clamping or shortening that touches a smaller share of rows is left out of the model.
 NEGLIGIBLE = 1e-3
+# The length of h, by dimension, up to which fixed directions (points.py) see it well.
+FAR = {1: 6.0, 2: 3.0}
 SPREADS = (1.0, 0.2, 5.0)
 DIFFERENCE = 1e-4
 LARGEST_HESSIAN = 120
 CONTINUATIONS = 2
 # Products of bank points and squared pairs beyond which one gradient takes tens of milliseconds, and the number of
 # gradients that is then spent.
-COSTLY, GRADIENTS_IF_COSTLY = 8e6, 3000
+COSTLY, GRADIENTS_IF_COSTLY = 8e6, 2000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,7 +105,8 @@ def fitted(
     how = [_how(*facts) for facts in zip(problem.holders, shares, clamped, strict=True)]
     if not any(how):
         return closed, shares
-    posterior = _at_mode(changed_density, changed_walk, _changed_data(problem, how, points), starts=(closed.mode,))
+    data = _changed_data(problem, how, points, is_tilted=_is_far_from_centre(problem, closed))
+    posterior = _at_mode(changed_density, changed_walk, data, starts=(closed.mode,))
     return posterior, _predicted_shares(problem, posterior, rng)
 
 
@@ -116,16 +119,44 @@ def _how(holder: Holder, share: float, clamped: float) -> int:
     return RADIALLY if is_radial else BY_BANK
 
 
+def _belief(problem: Problem) -> Belief:
+    """Theta in units of sigma where its prior is; as it is where its scale is learned from it."""
+    return belief(problem, is_scaled=not problem.prior.is_learned)
+
+
 def _plain_data(problem: Problem) -> Data:
-    return make_data(belief(problem), *group_holders(problem, [AS_NORMAL] * len(problem.holders)))
+    return make_data(_belief(problem), *group_holders(problem, [AS_NORMAL] * len(problem.holders)))
 
 
-def _changed_data(problem: Problem, how: Sequence[int], points: int | None) -> ChangedData:
+def _is_far_from_centre(problem: Problem, posterior: Posterior) -> bool:
+    """Whether, at the mode, rows lie in so few directions (or dimensions are so many) that a fixed rule misses them."""
+    if problem.d > 2:
+        return True
+    found = unknowns(posterior.mode, posterior.belief)
+    o = int(problem.intercept)
+    for holder in problem.holders:
+        mean, spread = row_law(problem, found.theta, float(found.variance), found.mu, found.factor)
+        far = np.linalg.solve((holder.map @ spread)[o:], (holder.map @ mean)[o:])
+        if np.linalg.norm(far) > FAR[problem.d]:
+            return True
+    return False
+
+
+def row_law(problem: Problem, theta: Floats, variance: float, mu: Floats, factor: Floats) -> tuple[Floats, Floats]:
+    """m (m,) and B (m, d + 1) of a row."""
+    o = int(problem.intercept)
+    mean, spread = np.zeros(problem.m), np.zeros((problem.m, problem.d + 1))
+    mean[:o], mean[o:-1], spread[o:-1, :-1], spread[-1, -1] = 1.0, mu, factor, math.sqrt(variance)
+    mean[-1], spread[-1, :-1] = theta @ mean[:-1], theta[o:] @ factor
+    return mean, spread
+
+
+def _changed_data(problem: Problem, how: Sequence[int], points: int | None, *, is_tilted: bool) -> ChangedData:
     groups, members = group_holders(problem, how)
     pairs = groups.pairs.shape[1]
     bank = make_bank(problem.d + 1, m=problem.m, pairs=pairs, points=points if BY_BANK in how else 0)
-    sphere = make_sphere(problem.d + 1, m=problem.m, pairs=pairs, is_used=RADIALLY in how)
-    return make_changed_data(belief(problem), groups, members, bank, sphere)
+    sphere = make_sphere(problem.d + 1, m=problem.m, pairs=pairs, is_used=RADIALLY in how, is_tilted=is_tilted)
+    return make_changed_data(_belief(problem), groups, members, bank, sphere)
 
 
 def _cost(data: Data | ChangedData) -> float:
@@ -233,9 +264,7 @@ def _share(problem: Problem, holder: Holder, found: Unknowns) -> float:
     bank = make_bank(problem.d + 1, m=problem.m, pairs=0)
     o, shares = int(problem.intercept), []
     for theta, variance, mu, factor in zip(*found, strict=True):
-        mean, spread = np.zeros(problem.m), np.zeros((problem.m, problem.d + 1))
-        mean[:o], mean[o:-1], spread[o:-1, :-1], spread[-1, -1] = 1.0, mu, factor, math.sqrt(variance)
-        mean[-1], spread[-1, :-1] = theta @ mean[:-1], theta[o:] @ factor
+        mean, spread = row_law(problem, theta, float(variance), mu, factor)
         shares.append(shorten_rows(0, groups, bank, holder.map @ mean, holder.map @ spread, o))
     return float(np.median(shares))  # a draw of the normal law far out in a long tail does not count
 

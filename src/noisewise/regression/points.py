@@ -26,26 +26,21 @@ def base_points(dimension: int, points: int) -> tuple[Floats, Floats]:
     """Normal points (points, dimension) in pairs z, -z, and weights that give them the moments of N(0, I)."""
     half = _sobol_normal(dimension, points // 2)
     half = half @ np.linalg.inv(np.linalg.cholesky(half.T @ half / len(half))).T
-    weights = _calibrated(half, is_unit=False)
+    weights = _calibrated(half)
     return np.concatenate([half, -half]), np.concatenate([weights, weights])
 
 
 @lru_cache(maxsize=8)
-def directions(dimension: int, points: int) -> tuple[Floats, Floats]:
-    """Unit vectors with weights that sum to 1; `points` of them in four dimensions and more."""
+def directions(dimension: int) -> tuple[Floats, Floats]:
+    """Unit vectors of the plane or of space, with weights that sum to 1."""
     if dimension == 2:
         angles = 2 * math.pi * np.arange(ANGLES) / ANGLES
         return np.column_stack([np.cos(angles), np.sin(angles)]), np.full(ANGLES, 1 / ANGLES)
-    if dimension == 3:
-        height, weight = np.polynomial.legendre.leggauss(HEIGHTS)
-        angles = 2 * math.pi * np.arange(TURNS) / TURNS
-        z, turn = np.repeat(height, TURNS), np.tile(angles, HEIGHTS)
-        flat = np.sqrt(1 - z**2)
-        return np.column_stack([flat * np.cos(turn), flat * np.sin(turn), z]), np.repeat(weight / 2, TURNS) / TURNS
-    half = _sobol_normal(dimension, points // 2)
-    half /= np.linalg.norm(half, axis=1, keepdims=True)
-    weights = _calibrated(half, is_unit=True)
-    return np.concatenate([half, -half]), np.concatenate([weights, weights])
+    height, weight = np.polynomial.legendre.leggauss(HEIGHTS)
+    angles = 2 * math.pi * np.arange(TURNS) / TURNS
+    z, turn = np.repeat(height, TURNS), np.tile(angles, HEIGHTS)
+    flat = np.sqrt(1 - z**2)
+    return np.column_stack([flat * np.cos(turn), flat * np.sin(turn), z]), np.repeat(weight / 2, TURNS) / TURNS
 
 
 def _sobol_normal(dimension: int, points: int) -> Floats:
@@ -56,18 +51,16 @@ def _sobol_normal(dimension: int, points: int) -> Floats:
     return np.asarray(ndtri(np.clip(sobol.random(points), 1e-12, 1 - 1e-12)))
 
 
-def _calibrated(half: Floats, *, is_unit: bool) -> Floats:
-    """The weights nearest 1/B that match moments of degree 2 and 4, else 2, of N(0, I) or of uniform directions."""
+def _calibrated(half: Floats) -> Floats:
+    """The weights nearest 1/B that match the moments of N(0, I) of degree 2 and 4, or else of degree 2."""
     count, dimension = half.shape
     even = np.full(count, 0.5 / count)
     for degrees in ((2, 4), (2,)):
-        columns, wanted = [np.ones(count)], [1.0]
+        columns, wanted = [np.ones(count)], [1]
         for degree in degrees:
-            # E |z|^degree: what a normal point's moments have over its direction's.
-            length = math.prod(range(dimension, dimension + degree, 2)) if is_unit else 1
             for powers in combinations_with_replacement(range(dimension), degree):
                 columns.append(np.prod(half[:, powers], axis=1))
-                wanted.append(math.prod(_normal_moment(int(power)) for power in np.bincount(powers)) / length)
+                wanted.append(math.prod(_normal_moment(int(power)) for power in np.bincount(powers)))
         if len(wanted) > count // 4:
             continue
         equations = 2.0 * np.stack(columns)

@@ -147,9 +147,10 @@ def mixture_quantile(mean: Floats, sd: Floats, p: float) -> Floats:
         slope = np.maximum((np.exp(-0.5 * z * z) / sd).mean(axis=0) / np.sqrt(2 * np.pi), np.finfo(float).tiny)
         newton = t - excess / slope
         is_good = (newton > low) & (newton < high) & (np.abs(newton - t) < before / 2)
-        moved = np.where(is_good, newton, (low + high) / 2)
+        is_found = np.abs(excess) < TOLERANCE  # such an end stays: it has no room to move within its bracket
+        moved = np.where(is_found, t, np.where(is_good, newton, (low + high) / 2))
         t, before, last = moved, last, np.abs(moved - t)
-        if np.all(np.abs(excess) < TOLERANCE):
+        if np.all(is_found):
             break
     return np.asarray(t)
 

@@ -5,8 +5,10 @@ r = B z with z ~ N(h, I), h = B^-1 mean. Along a direction v of z the row is t b
     p(t) = c t^(D-1) exp(-t^2/2 + t v'h - |h|^2/2),   c = 2^(1 - D/2)/Gamma(D/2)
 so that monomials of degree k need only J_k = int_0^T t^k p + T^k int_T^oo p, whose slopes are simple: dJ_k/dT =
 k T^(k-1) int_T^oo p, dJ_k/d(v'h) = int_0^T t^(k+1) p + T^k int_T^oo t p. No kink is left to integrate over: for one
-covariate a few dozen angles do, for two a product rule on the sphere; beyond, quasi-random directions. Weights are
-normalised by sum w J_0, so C is a covariance and positive. Blocks of k rows as in shortened.py.
+covariate a few dozen angles do, for two a product rule on the sphere. In more dimensions, or where h is long and the
+mass lies in few directions, v = (z + h)/|z + h| with z from the bank of normal points, so that directions come as often
+as they should, and p is divided by its integral. Either way weights sum to 1, so C is a covariance and positive.
+Blocks of k rows as in shortened.py.
 """
 
 from __future__ import annotations
@@ -19,12 +21,11 @@ from numba import njit
 from numpy.typing import NDArray
 
 from noisewise.regression.groups import Groups
-from noisewise.regression.points import directions
+from noisewise.regression.points import base_points, directions
 from noisewise.regression.shortened import paired, pull_back_means
 
 Floats = NDArray[np.float64]
-DIRECTIONS = {4: 1024, 5: 2048}
-MOST_DIRECTIONS = 4096
+POINTS = 2048
 # Gauss-Legendre nodes along a direction: the shorter rule where less than SHORT is to be integrated over.
 NODES, FEW_NODES, SHORT = 20, 10, 2.5
 # This far from its peak t^(D+1) p(t) has no mass that would show: its standard deviation is about 0.7.
@@ -34,7 +35,10 @@ REACH = 5.5
 class Sphere(NamedTuple):
     """Directions, and room for what one evaluation computes along them."""
 
-    directions: Floats  # (N, D)
+    base: Floats  # (N, D): z of tilted directions
+    is_tilted: int
+    directions: Floats  # (N, D): v
+    distances: Floats  # (N,): |z + h|
     weights: Floats  # (N,)
     nodes: Floats  # Gauss-Legendre on (0, 1), the longer rule and then the shorter
     node_weights: Floats
@@ -52,21 +56,22 @@ class Sphere(NamedTuple):
     mean: Floats  # (m,): of a shortened row
     by_mean: Floats
     by_second: Floats  # (m, m)
-    totals: Floats  # (2,): sum w J_0
+    totals: Floats  # (1,): sum w J_0
 
 
-def make_sphere(dimension: int, *, m: int, pairs: int, is_used: bool) -> Sphere:
+def make_sphere(dimension: int, *, m: int, pairs: int, is_used: bool, is_tilted: bool) -> Sphere:
     """Directions of R^dimension for rows of m entries; none where they are not used."""
-    unit, weights = np.zeros((0, dimension)), np.zeros(0)
+    base, weights = np.zeros((0, dimension)), np.zeros(0)
     if is_used:
-        unit, weights = directions(dimension, DIRECTIONS.get(dimension, MOST_DIRECTIONS))
+        base, weights = base_points(dimension, POINTS) if is_tilted else directions(dimension)
     rules = [np.polynomial.legendre.leggauss(count) for count in (NODES, FEW_NODES)]
     nodes, node_weights = np.concatenate([x for x, _ in rules]), np.concatenate([w for _, w in rules])
     n, flat = len(weights), np.zeros(len(weights) * pairs)
     return Sphere(
-        unit, weights, (nodes + 1) / 2, node_weights / 2, np.zeros((n, dimension)), np.zeros((n, 6)),
-        np.zeros((n, 2)), np.zeros((n, 5)), np.zeros((n, 5)), np.zeros(n), flat, flat.copy(), flat.copy(), flat.copy(),
-        np.zeros(dimension), np.zeros(m), np.zeros(m), np.zeros((m, m)), np.zeros(2),
+        base, int(is_tilted), base.copy(), np.ones(n), weights, (nodes + 1) / 2, node_weights / 2,
+        np.zeros((n, dimension)), np.zeros((n, 6)), np.zeros((n, 2)), np.zeros((n, 5)), np.zeros((n, 5)), np.zeros(n),
+        flat, flat.copy(), flat.copy(), flat.copy(), np.zeros(dimension), np.zeros(m), np.zeros(m), np.zeros((m, m)),
+        np.zeros(1),
     )  # fmt: skip
 
 
@@ -129,6 +134,8 @@ def _integrate(radius: float, sphere: Sphere, mean: Floats, spread: Floats, firs
     log_constant = (1.0 - 0.5 * size) * math.log(2.0) - math.lgamma(0.5 * size) - 0.5 * square
     sphere.totals[0] = 0.0
     for v in range(n):
+        if sphere.is_tilted:
+            _tilt(v, sphere)
         along, length = 0.0, 0.0
         for i in range(size):
             along += sphere.directions[v, i] * sphere.centre[i]
@@ -145,11 +152,26 @@ def _integrate(radius: float, sphere: Sphere, mean: Floats, spread: Floats, firs
         low, high = max(0.0, peak - REACH), peak + REACH
         _panel(v, min(low, end), min(high, end), along, log_constant, sphere, sphere.inner)
         _panel(v, max(low, end), max(high, end), along, log_constant, sphere, sphere.outer)
+        if sphere.is_tilted:  # the law along the direction, not of it
+            total = sphere.inner[v, 0] + sphere.outer[v, 0]
+            sphere.inner[v] /= total
+            sphere.outer[v] /= total
         power = 1.0
         for k in range(5):
             sphere.powers[v, k] = sphere.inner[v, k] + power * sphere.outer[v, 0]
             power *= end
         sphere.totals[0] += sphere.weights[v] * sphere.powers[v, 0]
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def _tilt(v: int, sphere: Sphere) -> None:
+    """The direction of z + h."""
+    square = 0.0
+    for i in range(len(sphere.centre)):
+        square += (sphere.base[v, i] + sphere.centre[i]) ** 2
+    sphere.distances[v] = math.sqrt(square)
+    for i in range(len(sphere.centre)):
+        sphere.directions[v, i] = (sphere.base[v, i] + sphere.centre[i]) / sphere.distances[v]
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
@@ -303,17 +325,22 @@ def _pull_back_rows(
                 by_row[a] += (k - 1.0) * by_linear[v, p] * sphere.mean[first + b] + by_square[v, p] * sphere.rows[v, b]
                 by_row[b] += (k - 1.0) * by_linear[v, p] * sphere.mean[first + a] + by_square[v, p] * sphere.rows[v, a]
         by_end, by_along, power, lower = 0.0, 0.0, 1.0, 0.0
+        mean_length = sphere.inner[v, 1] + sphere.outer[v, 1] if sphere.is_tilted else 0.0
         for j in range(5):
             slope = sphere.by_powers[v, j]
             by_end += slope * j * lower * sphere.outer[v, 0]
-            by_along += slope * (sphere.inner[v, j + 1] + power * sphere.outer[v, 1])
-            total += slope * sphere.powers[v, j]
+            by_along += slope * (
+                sphere.inner[v, j + 1] + power * sphere.outer[v, 1] - sphere.powers[v, j] * mean_length
+            )
+            total += 0.0 if sphere.is_tilted else slope * sphere.powers[v, j]
             lower, power = power, power * end
         for i in range(size):
             by_row[i] -= by_end * end / length * sphere.rows[v, i]
             by_centre[i] += by_along * sphere.directions[v, i]
             for j in range(size):
                 by_spread[first + i, j] += by_row[i] * sphere.directions[v, j]
+        if sphere.is_tilted:
+            _pull_back_tilt(v, by_along, first, sphere, spread, by_row, by_centre)
     for i in range(size):
         by_centre[i] -= total * sphere.centre[i]
     for i in range(size - 1, -1, -1):  # B' x = by_centre; then d h = B^-1 (d mean - d B h)
@@ -324,3 +351,19 @@ def _pull_back_rows(
     for i in range(size):
         for j in range(size):
             by_spread[first + i, j] -= by_mean[first + i] * sphere.centre[j]
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def _pull_back_tilt(
+    v: int, by_along: float, first: int, sphere: Sphere, spread: Floats, by_row: Floats, by_centre: Floats
+) -> None:
+    """From the pulls on b = B v and v'h to that on h through v = (z + h)/|z + h|; `by_row` is overwritten."""
+    size, across = len(by_row), 0.0
+    for i in range(size):  # rows below i are not needed again for entry i of B' by_row
+        value = by_along * sphere.centre[i]
+        for j in range(i, size):
+            value += spread[first + j, i] * by_row[j]
+        by_row[i] = value
+        across += value * sphere.directions[v, i]
+    for i in range(size):
+        by_centre[i] += (by_row[i] - across * sphere.directions[v, i]) / sphere.distances[v]
