@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from noisewise.point import duality, geometric, program
-from noisewise.point.belief import BetaBelief
+from noisewise.point.belief import BetaBelief, binomial_belief
 from noisewise.point.losses import Pinball, Squared
+from noisewise.point.panels import PriorPanels
 from noisewise.privacy.finite import adjacent
 
 numbers = st.floats(0, 1).map(lambda x: round(x, 3))
@@ -67,6 +68,19 @@ def test_answers_that_would_help_are_found() -> None:
     better = program.solve(weights * Squared().expected(belief, more), adjacent(7), 1.0)
     best = geometric.decide(Squared(), belief, 1.0).risk
     assert best < better.risk < few.risk
+
+
+@pytest.mark.parametrize("shapes", [(1, 1), (2, 3), (0.5, 0.7), (40, 2)], ids=str)
+def test_between_the_points_of_a_prior_its_distribution_function_has_no_steps(shapes: tuple[float, float]) -> None:
+    panels = PriorPanels.of(stats.beta(*shapes))
+    theta, prior = panels.points()
+    exact, points = BetaBelief.of(7, *shapes), binomial_belief(7, theta, prior, theta, panels=panels)
+    answers = np.linspace(-0.1, 1.1, 997)
+    assert np.allclose(points.below(answers), exact.below(answers), rtol=0, atol=1e-6)
+    assert np.allclose(points.shortfall(answers), exact.shortfall(answers), rtol=0, atol=1e-6)
+    # Planted: counted points step.
+    steps = binomial_belief(7, theta, prior, theta)
+    assert np.abs(steps.below(answers) - exact.below(answers)).max() > 1e-5
 
 
 def test_a_beta_belief_is_the_law_of_the_proportion_given_the_count() -> None:

@@ -122,4 +122,6 @@ def test_it_is_plain_data_and_can_be_seen(tmp_path: Path) -> None:
     assert folded.plot()[:4] == b"\x89PNG"
     assert str(estimator).startswith("Bayes risk 0.0")
     assert "checked exactly" in str(estimator.certificate)
+    with pytest.raises(InvalidArgument, match="path"):
+        estimator.plot(5)  # type: ignore[arg-type]
     assert "13 values" in repr(estimator)

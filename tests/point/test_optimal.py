@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -16,10 +17,11 @@ from scipy import integrate, stats
 
 import noisewise as nw
 from noisewise.errors import InvalidArgument, NoisewiseError, Unsupported
-from noisewise.point import program
+from noisewise.point import estimator, optimal, program
 from noisewise.point.estimator import Estimator
 from noisewise.point.exact_rows import exact_rows
-from noisewise.point.models import FiniteModel
+from noisewise.point.losses import Squared
+from noisewise.point.models import FiniteModel, read_problem
 from noisewise.point.optimal import optimal_estimator
 from noisewise.privacy.finite import adjacent, satisfies
 
@@ -271,6 +273,20 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"model": "bernoulli"}, "Bernoulli"),
     ({"estimand": lambda p: p[:3]}, "one finite number"),
     ({"estimand": 3}, "function"),
+    ({"loss": ("pinball", 10**400)}, "between 0 and 1"),
+    ({"loss": ("window", 10**400)}, "above 0"),
+    ({"loss": lambda _g, _a: "text"}, "loss"),
+    ({"loss": lambda _g, _a: {}}, "loss"),
+    ({"loss": lambda _g, _a: 10**400}, "loss"),
+    ({"loss": lambda g: g}, "two arrays"),
+    ({"loss": lambda g, a: np.where(g > 0.5, np.inf, 0) + a}, "not finite"),
+    ({"estimand": lambda _p: "text"}, "estimand"),
+    ({"estimand": lambda _p: 10**400}, "estimand"),
+    ({"estimand": lambda p, _q: p}, "one array"),
+    ({"estimand": lambda p: np.where(p > 0.5, np.inf, p)}, "not finite"),
+    ({"model": nw.Bernoulli(p=stats.beta(1e300, 1e300))}, "too narrow"),
+    ({"actions": [True, 0.5]}, "numbers"),
+    ({"actions": [10**400, 0.5]}, "finite"),
     ({"actions": [0.1, math.inf]}, "finite"),
     ({"actions": []}, "finite"),
     ({"actions": [0.5], "method": "geometric"}, "program"),
@@ -284,8 +300,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("change", "words"), REFUSED, ids=["-".join(change) for change, _ in REFUSED])
 def test_bad_input_is_refused_by_name(change: dict[str, Any], words: str) -> None:
     given = {"model": UNIFORM, "loss": "squared", "guarantee": nw.PureDP(1), "n": 5, **change}
-    with pytest.raises(NoisewiseError, match=words):
+    with pytest.raises(NoisewiseError, match=words) as refused:
         optimal_estimator(given.pop("model"), given.pop("loss"), given.pop("guarantee"), **given)
+    if isinstance(refused.value, InvalidArgument):
+        assert refused.value.argument in {*change, "schema"}
 
 
 @pytest.mark.parametrize(
@@ -295,6 +313,16 @@ def test_bad_input_is_refused_by_name(change: dict[str, Any], words: str) -> Non
         {"prior": [0.5, 0.6]},
         {"likelihood": [[0.5, 0.5]]},
         {"likelihood": [[0.5, 0.5], [0.4, 0.5]]},
+        {"theta": [10**400, 1]},
+        {"prior": [10**400, 1]},
+        {"likelihood": [[10**400, 0.4], [0.5, 0.6]]},
+        {"neighbours": []},
+        {"neighbours": ""},
+        {"neighbours": {}},
+        {"neighbours": 5},
+        {"neighbours": [5]},
+        {"neighbours": [None]},
+        {"neighbours": [(0, 1, 1)]},
         {"neighbours": [(0, 2)]},
         {"neighbours": [(1, 1)]},
         {"theta": ["a", "b"]},
@@ -305,3 +333,67 @@ def test_a_model_that_does_not_fit_together_is_refused(change: dict[str, Any]) -
     given = {"theta": [0, 1], "prior": [0.5, 0.5], "likelihood": [[0.5, 0.4], [0.5, 0.6]], **change}
     with pytest.raises(InvalidArgument):
         FiniteModel(**given)
+
+
+def test_values_that_no_neighbours_join_are_named_as_not_hidden() -> None:
+    apart = optimal_estimator(binomial_model(3, [(0, 1), (2, 3)]), "squared", nw.PureDP(1), grid=20)
+    joined = optimal_estimator(binomial_model(3, [(0, 1), (1, 2), (2, 3), (0, 2)]), "squared", nw.PureDP(1), grid=20)
+    assert "not hidden" in str(apart)
+    assert "not hidden" not in str(joined)
+    # Off a path answers are free but the program's are listed: no bound on all of them is claimed.
+    assert apart.certificate.gap is apart.certificate.lower_bound is None
+
+
+@pytest.mark.parametrize(("slope", "shift"), [(2, 0), (1000, 5000), (-3, 1)], ids=str)
+def test_the_best_answer_may_lie_outside_the_range_of_the_estimand(slope: float, shift: float) -> None:
+    """(slope g + shift - a)^2 is squared loss about another unit: its optimum is known."""
+    found = optimal_estimator(UNIFORM, lambda g, a: (slope * g + shift - a) ** 2, nw.PureDP(1), n=10)
+    named = optimal_estimator(UNIFORM, "squared", nw.PureDP(1), n=10)
+    assert found.risk == pytest.approx(slope**2 * named.risk, rel=1e-6)
+    assert found.certificate.lower_bound == pytest.approx(found.risk, rel=1e-6)
+    assert np.allclose(np.sort(found.actions), np.sort(slope * named.actions + shift), rtol=0, atol=1e-3 * abs(slope))
+
+
+def test_a_loss_that_is_finite_inside_the_range_alone_is_searched_there() -> None:
+    """Bernoulli log loss, whose best answer is the posterior mean."""
+    found = optimal_estimator(UNIFORM, lambda g, a: -(g * np.log(a) + (1 - g) * np.log1p(-a)), nw.PureDP(1), n=6)
+    named = optimal_estimator(UNIFORM, "squared", nw.PureDP(1), n=6)
+    assert np.allclose(found.actions, named.actions, rtol=0, atol=1e-5)
+    log_odds = optimal_estimator(UNIFORM, "squared", nw.PureDP(1), n=6, estimand=lambda p: np.log(p / (1 - p)))
+    assert np.allclose(log_odds.actions, -log_odds.actions[::-1], atol=1e-6)
+
+
+def test_the_best_round_of_the_program_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: rounds whose risk rises after the second."""
+    problem = read_problem(UNIFORM, Squared(), n=4, statistic=None, schema=None, estimand=None)
+    solve, risks = optimal._solved, iter([3.0, 1.0, 2.0, 2.5, 2.6, 2.7])
+
+    def worsening(*given: Any, **options: Any) -> Any:
+        found = solve(*given, **options)
+        risk = next(risks)
+        certificate = replace(found.estimator.certificate, gap=risk)
+        return found._replace(estimator=replace(found.estimator, risk=risk, certificate=certificate))
+
+    monkeypatch.setattr(optimal, "_solved", worsening)
+    assert optimal._by_program(problem, Squared(), nw.PureDP(1), None, 11).risk == 1.0
+
+
+def test_a_bound_found_at_listed_answers_says_so() -> None:
+    steps = optimal_estimator(UNIFORM, lambda g, a: (np.abs(g - a) > 0.1).astype(float), nw.PureDP(1), n=3)
+    assert "whose answers are among" in str(steps)
+    assert "points of the prior" in str(steps)
+    assert estimator.gap_between(1.0, 1.1) is None
+    assert estimator.gap_between(1.1, 1.0) == pytest.approx(0.1)
+
+
+def test_a_narrow_window_under_a_prior_that_is_not_beta_has_the_risk_of_the_continuous_law() -> None:
+    prior, h = stats.uniform(0.2, 0.3), 0.01
+    found = optimal_estimator(nw.Bernoulli(p=prior), ("window", h), nw.PureDP(1), n=10)
+    p = prior.ppf((np.arange(400_000) + 0.5) / 400_000)
+    inside = np.abs(p[:, None] - found.actions) <= h
+    missed = 1 - (stats.binom.pmf(np.arange(11)[:, None], 10, p).T @ found.matrix * inside).sum(axis=1).mean()
+    assert found.risk == pytest.approx(float(missed), abs=2e-5)
+    # With another estimand the law is one of points, and the certificate says so instead of a proof.
+    squares = optimal_estimator(nw.Bernoulli(p=prior), ("window", h), nw.PureDP(1), n=10, estimand=np.square)
+    assert "2416 points" in str(squares)
+    assert squares.certificate.lower_bound is None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -11,7 +14,7 @@ from noisewise.studies.truncation import STUDY
 
 
 @pytest.fixture(scope="module")
-def rows() -> list[dict[str, float]]:
+def rows() -> list[dict[str, Any]]:
     return list(STUDY.run(workers=1).rows)
 
 
@@ -20,7 +23,7 @@ def score(low: np.ndarray, high: np.ndarray, epsilon: float, name: str) -> np.nd
     return F[..., 0, 0] if name == "location" else 1 / (1 / F[..., 0, 0] + 1 / F[..., 1, 1])
 
 
-def test_no_interval_of_a_fine_grid_is_better(rows: list[dict[str, float]]) -> None:
+def test_no_interval_of_a_fine_grid_is_better(rows: list[dict[str, Any]]) -> None:
     centre, half = np.meshgrid(np.linspace(0, 1.5, 61), np.geomspace(0.02, 3, 80))
     for row in rows:
         others = score(centre - half, centre + half, row["epsilon"], str(row["score"]))
@@ -30,7 +33,7 @@ def test_no_interval_of_a_fine_grid_is_better(rows: list[dict[str, float]]) -> N
         assert others.max() > 0.99 * row["information"]  # the grid comes near, so the comparison has power
 
 
-def test_the_intervals_for_the_mean_are_the_known_ones_beside_the_printed(rows: list[dict[str, float]]) -> None:
+def test_the_intervals_for_the_mean_are_the_known_ones_beside_the_printed(rows: list[dict[str, Any]]) -> None:
     location = [row for row in rows if row["score"] == "location"]
     assert [row["epsilon"] for row in location] == [1, 2, 5, 10]
     assert [row["high"] for row in location] == pytest.approx([0.0706, 0.2234, 0.7281, 1.2244], abs=5e-5)
@@ -40,7 +43,7 @@ def test_the_intervals_for_the_mean_are_the_known_ones_beside_the_printed(rows: 
     assert all(set(row) == set(STUDY.columns) for row in rows)
 
 
-def test_the_note_says_what_the_printed_intervals_keep(rows: list[dict[str, float]], tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_the_note_says_what_the_printed_intervals_keep(rows: list[dict[str, Any]], tmp_path: Path) -> None:
     words = STUDY.note(rows)
     assert "99.7% at 2" in words
     assert "epsilon = 1, 2;" in words

@@ -42,6 +42,14 @@ def estimate_spec(
     found = optimal_estimator(
         read.population(), loss, given.guarantee, statistic=given.statistic, schema=given.part_schema
     )
+    is_release = any(path is not None for path in (data, ledger, out))
+    if is_release and found.exact is None:
+        raise InvalidSpec(
+            f"An estimator of {found.size - 1} records is not written out, so nothing is released through it. Put "
+            'mechanism = "geometric" into [release], run noisewise release, and read the answer off the noisy count '
+            "with optimal_estimator(...).estimate(release): its law is the same. Nothing was spent.",
+            where="release",
+        )
     console.print(str(found), markup=False)
     if json is not None:
         write_whole(json, (json_format.dumps(found.to_dict(), indent=1, allow_nan=False) + "\n").encode())
@@ -49,6 +57,6 @@ def estimate_spec(
     if plot is not None:
         found.plot(plot)
         console.print(f"Written to {plot}.", markup=False)
-    if any(path is not None for path in (data, ledger, out)):
+    if is_release:
         through = plan(given.statistic, given.schema, guarantee=given.guarantee, mechanism=found, part=given.part)
         release_by(read, through, data, ledger, out)

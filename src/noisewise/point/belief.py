@@ -5,7 +5,8 @@ That is all a decision needs: an estimator P(action | s) has the Bayes risk
     R = sum_s P(s) sum_a P(a | s) E[L(g, a) | s].
 
     BetaBelief    s successes of n, p ~ Beta(a, b): p | s ~ Beta(a + s, b + n - s), in closed form, no grid
-    PointBelief   weighted points of the parameter: any prior, any likelihood, any estimand g(theta)
+    PointBelief   weighted points of the parameter: any prior, any likelihood, any estimand g(theta). Where they are
+                  points of a continuous prior and g is theta itself, P(g <= a | s) comes from `panels`, without steps
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from numpy.typing import NDArray
 from scipy import special
 
 from noisewise.errors import InvalidArgument, Unsupported
-from noisewise.likelihood.quadrature import on_panels
+from noisewise.point.panels import PriorPanels
 from noisewise.populations.parameters import Array
 
-PANELS, TAILS, ORDER = 256, 24, 8  # points of a continuous prior: Gauss-Legendre rules between its quantiles
+LARGEST = 1e100  # of an estimand: its square is a number
 MOST_ENTRIES = 2**25  # of the posterior over points, one row a value of the statistic
 
 
@@ -120,9 +121,12 @@ class PointBelief:
     values: Array
     posterior: Array
     is_monotone: bool
+    panels: PriorPanels | None = None  # where the points stand for a continuous law of the estimand itself
 
     @classmethod
-    def of(cls, values: Array, prior: Array, likelihood: Array, *, is_monotone: bool) -> PointBelief:
+    def of(
+        cls, values: Array, prior: Array, likelihood: Array, *, is_monotone: bool, panels: PriorPanels | None = None
+    ) -> PointBelief:
         """From the estimand (I,) and the probability (I,) of each point, and P(s | point) (S, I)."""
         order = np.argsort(values, kind="stable")
         joint = likelihood[:, order] * prior[order]
@@ -130,7 +134,7 @@ class PointBelief:
         with np.errstate(invalid="ignore", divide="ignore"):
             posterior = np.where(weights[:, None] > 0, joint / weights[:, None], prior[order])
             log_weights = np.log(weights / weights.sum())
-        return cls(log_weights, values[order], posterior, is_monotone)
+        return cls(log_weights, values[order], posterior, is_monotone, panels)
 
     @property
     def mean(self) -> Array:
@@ -155,25 +159,23 @@ class PointBelief:
         return np.asarray(self.posterior @ loss(self.values[:, None], actions[None, :]))
 
     def only(self, rows: NDArray[np.bool_]) -> PointBelief:
-        return PointBelief(self.log_weights[rows], self.values, self.posterior[rows], self.is_monotone)
+        return PointBelief(self.log_weights[rows], self.values, self.posterior[rows], self.is_monotone, self.panels)
 
     def _cumulative(self, terms: Array, actions: Array) -> Array:
+        if self.panels is not None:
+            return self.panels.below(terms, actions)
         sums = np.concatenate([np.zeros((len(terms), 1)), np.cumsum(terms, axis=1)], axis=1)
         return np.asarray(sums[:, np.searchsorted(self.values, actions, side="right")])
 
 
-def prior_points(prior: Any) -> tuple[Array, Array]:
-    """A continuous prior as weighted points: Gauss-Legendre rules between equally likely quantiles, finer in tails."""
-    even = np.arange(1, PANELS // 2 + 1) / PANELS
-    edges = np.concatenate([[0.0], np.geomspace(1e-15, even[0], TAILS)[:-1], even])
-    nodes, weights = (part.ravel() for part in on_panels(edges, ORDER))
-    theta = np.concatenate([prior.ppf(nodes), prior.isf(nodes)[::-1]])
-    theta = np.clip(theta, *prior.support())  # quantiles may leave the support by their rounding
-    return np.asarray(theta, dtype=float), np.concatenate([weights, weights[::-1]])
-
-
 def binomial_belief(
-    n: int, probability: Array, prior: Array, values: Array, *, is_monotone: bool | None = None
+    n: int,
+    probability: Array,
+    prior: Array,
+    values: Array,
+    *,
+    is_monotone: bool | None = None,
+    panels: PriorPanels | None = None,
 ) -> PointBelief:
     """A count of n records, each counted with `probability` (I,), where the estimand is `values` (I,).
 
@@ -191,7 +193,7 @@ def binomial_belief(
     if is_monotone is None:
         steps = np.diff(values[np.argsort(probability, kind="stable")])
         is_monotone = bool(np.all(steps >= 0) or np.all(steps <= 0))
-    return PointBelief.of(values, prior, likelihood, is_monotone=is_monotone)
+    return PointBelief.of(values, prior, likelihood, is_monotone=is_monotone, panels=panels)
 
 
 def estimand_values(estimand: Callable[[Array], Any] | None, theta: Array) -> Array:
@@ -200,11 +202,24 @@ def estimand_values(estimand: Callable[[Array], Any] | None, theta: Array) -> Ar
         return theta
     if not callable(estimand):
         raise InvalidArgument(f"estimand = {estimand!r:.60} must be a function of the parameter.", argument="estimand")
-    values = np.asarray(estimand(theta), dtype=float)
-    if values.shape != theta.shape[:1] or not np.all(np.isfinite(values)):
+    try:
+        values = np.asarray(estimand(theta), dtype=float)
+    except Exception as fault:
+        raise InvalidArgument(
+            f"estimand must be a function of one array, the parameter, that gives numbers; it failed with "
+            f"{type(fault).__name__}: {fault!s:.100}",
+            argument="estimand",
+        ) from fault
+    if values.shape != theta.shape[:1]:
         raise InvalidArgument(
             f"estimand must give one finite number for each of {len(theta)} parameter values; it gave shape "
             f"{values.shape}. Write it for arrays, as in lambda p: (p - 0.5)**2.",
+            argument="estimand",
+        )
+    if not np.all(np.abs(values) < LARGEST):
+        raise InvalidArgument(
+            f"estimand must give one finite number for each of {len(theta)} parameter values; it is not finite, or not "
+            f"below {LARGEST:g}, at {theta[~(np.abs(values) < LARGEST)][0]:.6g}.",
             argument="estimand",
         )
     return values

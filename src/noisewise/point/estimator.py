@@ -25,6 +25,7 @@ from noisewise.release import Release
 
 LARGEST_MATRIX = 2**26  # entries: half a gigabyte
 LARGEST_PICTURE = 2**22
+ROUNDING = 1e-7  # of a risk, relative: a solver's tolerance
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,8 @@ class Certificate:
 
     `largest_ratio` is the exact largest quotient of neighbouring probabilities, where rows are written out; without
     them privacy holds by construction. No private estimator of the kind that `because` names has a risk below
-    `lower_bound`; `gap` is the risk minus that, None where no bound is known.
+    `lower_bound`; `gap` is the risk minus that, None where no bound is known, or where it speaks of listed answers and
+    this estimator gives others.
     """
 
     guarantee: PureDP
@@ -119,6 +121,8 @@ class Estimator:
         """A heat map of P(answer | statistic); PNG bytes, and a file where `path` is given."""
         if self.actions.ndim > 1 or self.size * len(self.actions) > LARGEST_PICTURE:
             raise Unsupported("Only estimators of one number, of at most 2000 values, are drawn.")
+        if path is not None and not isinstance(path, str | PathLike):
+            raise InvalidArgument(f"path = {path!r:.60} must name a file.", argument="path")
         from noisewise.report.plots import heat_map
 
         answers, place = np.unique(self.actions, return_inverse=True)
@@ -163,6 +167,11 @@ class Estimator:
                 argument="released",
             )
         return int(np.clip(release.value[0], 0, self.size - 1))
+
+
+def gap_between(risk: float, bound: float) -> float | None:
+    """The risk minus a bound on it; None where the risk lies below the bound, by more than rounding."""
+    return max(risk - bound, 0.0) if risk >= bound - ROUNDING * abs(bound) else None
 
 
 def _shown(values: Sequence[float]) -> str:

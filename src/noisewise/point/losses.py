@@ -26,6 +26,7 @@ from noisewise.point.belief import Belief, PointBelief
 from noisewise.populations.parameters import Array
 
 SEARCHED = 513  # actions looked at before the best is refined
+STEPS = 8  # answers beyond the range of the estimand, for each doubling of the distance
 HALVINGS = 50
 GOLDEN = (5**0.5 - 1) / 2
 
@@ -51,6 +52,10 @@ class Loss(Protocol):
         """The Bayes action of each output z, (Z,), from P(s, z) (S, Z)."""
         ...
 
+    def reach(self, belief: Belief) -> tuple[float, float]:
+        """Where answers are looked for."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Squared:
@@ -67,6 +72,9 @@ class Squared:
 
     def best_actions(self, belief: Belief, joint: Array) -> Array:
         return np.asarray(belief.mean @ joint / joint.sum(axis=0))
+
+    def reach(self, belief: Belief) -> tuple[float, float]:
+        return belief.range
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +106,9 @@ class Pinball:
         low, high = belief.range
         return np.asarray(find_root(excess, (np.nextafter(low, -np.inf), high), args=(outputs,)).x)
 
+    def reach(self, belief: Belief) -> tuple[float, float]:
+        return belief.range
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -120,6 +131,9 @@ class Window:
     def best_actions(self, belief: Belief, joint: Array) -> Array:
         return searched_actions(self, belief, joint)
 
+    def reach(self, belief: Belief) -> tuple[float, float]:
+        return belief.range
+
 
 @dataclass(frozen=True, slots=True)
 class Custom:
@@ -130,12 +144,10 @@ class Custom:
     is_ordered: ClassVar[bool] = False
 
     def cost(self, truth: Array, answer: Array) -> Array:
-        shape = np.broadcast_shapes(truth.shape, answer.shape)
-        values = np.asarray(self.function(truth, answer), dtype=float)
-        if values.shape != shape or not np.all(np.isfinite(values)):
+        values = self._called(truth, answer)
+        if not np.all(np.isfinite(values)):
             raise InvalidArgument(
-                f"loss must give one finite number for each pair of truth and answer, in shape {shape}; it gave shape "
-                f"{values.shape}. Write it for arrays, as in lambda g, a: np.abs(g - a)**1.5.",
+                "loss must give one finite number for each pair of truth and answer; some were not finite.",
                 argument="loss",
             )
         return values
@@ -148,11 +160,53 @@ class Custom:
     def best_actions(self, belief: Belief, joint: Array) -> Array:
         return searched_actions(self, belief, joint)
 
+    def reach(self, belief: Belief) -> tuple[float, float]:
+        """The range of the estimand, and as far beyond it as some value of s has a better answer.
+
+        Looked for at ever wider steps, up to 2^20 times the range away; where the loss is not finite, it is not.
+        """
+        low, high = belief.range
+        if not isinstance(belief, PointBelief):
+            return low, high
+        width = (high - low) or max(abs(low), 1.0)
+        beyond = width * 2.0 ** np.linspace(-6, 20, 26 * STEPS + 1)
+        answers = np.concatenate([low - beyond[::-1], np.linspace(low, high, SEARCHED // 4), high + beyond])
+        with np.errstate(all="ignore"):
+            costs = self._called(belief.values[:, None], answers[None, :])
+            is_finite = np.asarray(np.isfinite(costs).all(axis=0))
+            risks = np.full((len(belief.posterior), len(answers)), np.inf)
+            risks[:, is_finite] = belief.posterior @ costs[:, is_finite]
+        least = risks[:, (answers >= low) & (answers <= high)].min(axis=1)
+        if not np.all(np.isfinite(least)):
+            return low, high
+        best = np.argmin(risks, axis=1)[np.flatnonzero(risks.min(axis=1) < least - 1e-9 * np.abs(least))]
+        around = np.clip(np.concatenate([best - 1, best, best + 1]), 0, len(answers) - 1)
+        found = [low, high, *answers[around[is_finite[around]]].tolist()]
+        return min(found), max(found)
+
+    def _called(self, truth: Array, answer: Array) -> Array:
+        shape = np.broadcast_shapes(truth.shape, answer.shape)
+        try:
+            values = np.asarray(self.function(truth, answer), dtype=float)
+        except Exception as fault:
+            raise InvalidArgument(
+                f"loss must be a function of two arrays, truth and answer, that gives numbers; it failed with "
+                f"{type(fault).__name__}: {fault!s:.100}",
+                argument="loss",
+            ) from fault
+        if values.shape != shape:
+            raise InvalidArgument(
+                f"loss must give one finite number for each pair of truth and answer, in shape {shape}; it gave shape "
+                f"{values.shape}. Write it for arrays, as in lambda g, a: np.abs(g - a)**1.5.",
+                argument="loss",
+            )
+        return values
+
 
 def searched_actions(loss: Loss, belief: Belief, joint: Array) -> Array:
     """The best of many actions for each output, then refined between its neighbours by golden sections."""
     given = joint / joint.sum(axis=0)
-    grid = np.linspace(*belief.range, SEARCHED)
+    grid = np.linspace(*loss.reach(belief), SEARCHED)
     risks = given.T @ loss.expected(belief, grid)
     best = np.argmin(risks, axis=1)
     low, high = grid[np.maximum(best - 1, 0)], grid[np.minimum(best + 1, SEARCHED - 1)]
@@ -191,7 +245,7 @@ def read_loss(given: object) -> Loss:
 def _positive(value: object, kind: str) -> float:
     try:
         number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else np.nan
-    except ValueError:
+    except (ValueError, OverflowError):
         number = np.nan
     if not 0 < number < (1 if kind == "pinball" else np.inf):
         wanted = "a number between 0 and 1" if kind == "pinball" else "a number above 0"

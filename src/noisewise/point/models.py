@@ -9,12 +9,14 @@ Each becomes a `Problem`: the belief given s, and the pairs of values that one p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import integer
@@ -25,9 +27,9 @@ from noisewise.point.belief import (
     PointBelief,
     binomial_belief,
     estimand_values,
-    prior_points,
 )
-from noisewise.point.losses import Custom, Loss
+from noisewise.point.losses import Custom, Loss, Window
+from noisewise.point.panels import PriorPanels
 from noisewise.populations.cleaned import attach, cell_probabilities
 from noisewise.populations.distribution import BernoulliLaw
 from noisewise.populations.parameters import Array
@@ -46,12 +48,15 @@ class Problem:
 
     belief: Belief
     neighbours: tuple[tuple[int, int], ...]
+    is_sampled: bool = False  # a continuous law is held as points, and the loss has steps, or may have
     is_path: bool = field(init=False)  # neighbours are exactly the values that follow each other
+    parts: int = field(init=False)  # groups of values that no chain of neighbours joins
 
     def __post_init__(self) -> None:
         path = tuple(adjacent(self.size))
         is_path = self.neighbours == path or {(min(pair), max(pair)) for pair in self.neighbours} == set(path)
         object.__setattr__(self, "is_path", is_path)
+        object.__setattr__(self, "parts", 1 if is_path else _parts(self.neighbours, self.size))
 
     @property
     def size(self) -> int:
@@ -149,10 +154,26 @@ def _counted(
         at = np.array([0.2, 0.7])
         for is_complement in (False, True):
             if np.allclose(probability(at), 1 - at if is_complement else at, rtol=0, atol=1e-12):
-                return Problem(BetaBelief.of(records, *shapes, is_complement=is_complement), neighbours)
-    theta, weights = prior_points(prior)
+                return _usable(Problem(BetaBelief.of(records, *shapes, is_complement=is_complement), neighbours))
+    panels = PriorPanels.of(prior)
+    theta, weights = panels.points()
     values = estimand_values(estimand, theta)
-    return Problem(binomial_belief(records, probability(theta), weights, values), neighbours)
+    belief = binomial_belief(records, probability(theta), weights, values, panels=panels if estimand is None else None)
+    is_sampled = isinstance(loss, Custom) or (isinstance(loss, Window) and estimand is not None)
+    return _usable(Problem(belief, neighbours, is_sampled=is_sampled))
+
+
+def _usable(problem: Problem) -> Problem:
+    """The problem, if its prior is one that floating-point numbers can follow."""
+    belief = problem.belief
+    with np.errstate(all="ignore"):
+        is_usable = np.all(np.isfinite(belief.mean) & np.isfinite(belief.variance) & (belief.log_weights < np.inf))
+    if not is_usable:
+        raise InvalidArgument(
+            "The prior of the unknown is too narrow or too wide to compute with: its posterior moments are not finite.",
+            argument="model",
+        )
+    return problem
 
 
 def _bernoulli(model: object) -> Population:
@@ -173,9 +194,15 @@ def _described(model: object, schema: Schema, statistic: Count) -> Population:
     if len(laws) != 1:
         raise Unsupported("An optimal estimator answers a count on one column.")
     (law,) = laws.values()
+    if not law.free:
+        raise InvalidArgument(
+            "Nothing about the counted column is unknown, so there is nothing to estimate. Give one parameter a prior, "
+            "as in bernoulli(p=beta(1, 1)).",
+            argument="model",
+        )
     if len(law.free) != 1 or law.free[0] not in law.parameters.priors or law.supports[law.free[0]].size is not None:
         raise Unsupported(
-            f"The counted column has the unknowns {', '.join(law.free) or 'none'}; an optimal estimator is about one "
+            f"The counted column has the unknowns {', '.join(law.free)}; an optimal estimator is about one "
             "unknown number. Give the others as numbers."
         )
     return law
@@ -184,7 +211,7 @@ def _described(model: object, schema: Schema, statistic: Count) -> Population:
 def _numbers(value: ArrayLike, argument: str, dimensions: int) -> Array:
     try:
         numbers = np.asarray(value, dtype=float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         numbers = np.array(np.nan)
     if numbers.ndim != dimensions or not numbers.size or not np.all(np.isfinite(numbers)):
         shape = "a list of numbers" if dimensions == 1 else "a table of numbers, one row a value of the statistic"
@@ -196,10 +223,26 @@ def _pairs(given: Pairs | None, size: int) -> tuple[tuple[int, int], ...]:
     if given is None:
         return tuple(adjacent(size))
     pairs = []
+    if not isinstance(given, Iterable) or isinstance(given, str | Mapping) or not list(given):
+        raise InvalidArgument(
+            f"neighbours = {given!r:.60}: expected a list of pairs of values that one record can turn into each other, "
+            "at least one; without any, nothing would be private. Leave it out for values that follow each other.",
+            argument="neighbours",
+        )
     for pair in given:
+        if isinstance(pair, str) or not isinstance(pair, Iterable) or len(tuple(pair)) != 2:
+            raise InvalidArgument(f"neighbours holds {pair!r:.60}: expected pairs of values, as in (0, 1).",
+                                  argument="neighbours")  # fmt: skip
         one, other = (integer(end, "neighbours", minimum=0, maximum=size - 1) for end in pair)
         if one == other:
             raise InvalidArgument(f"neighbours holds ({one}, {other}): a value is no neighbour of itself.",
                                   argument="neighbours")  # fmt: skip
         pairs.append((one, other))
     return tuple(pairs)
+
+
+def _parts(neighbours: tuple[tuple[int, int], ...], size: int) -> int:
+    one, other = np.array(neighbours).T
+    return int(
+        connected_components(coo_array((np.ones(len(one)), (one, other)), shape=(size, size)), directed=False)[0]
+    )

@@ -19,7 +19,8 @@ from numpy.typing import ArrayLike
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import integer
 from noisewise.point import duality, geometric, program
-from noisewise.point.estimator import Certificate, Estimator
+from noisewise.point.belief import PointBelief
+from noisewise.point.estimator import Certificate, Estimator, gap_between
 from noisewise.point.exact_rows import exact_rows
 from noisewise.point.losses import Loss, read_loss
 from noisewise.point.models import Problem, read_problem
@@ -37,7 +38,16 @@ CLOSE = 1e-6  # a gap below this share of the risk counts as none
 NEVER = 1e-9  # a column whose probabilities are all below this is the solver's way to write 0
 
 PROVED = "No private estimator has a smaller Bayes risk: the loss is ordered and the belief monotone in the count."
-BOUNDED = "No private estimator has a Bayes risk below {bound:.6g}, by duality over {count} answers."
+BOUNDED = (
+    "No private estimator whose answers are among {count} numbers from {low:.6g} to {high:.6g} has a Bayes risk below "
+    "{bound:.6g}, by duality."
+)
+PARTS = " Values that no chain of neighbours joins are not hidden from each other."
+SAMPLED = (
+    " Expected losses are sums over {count} points of the prior, {spacing:.1e} apart on average: exact to many digits "
+    "for a smooth loss; for one with steps, off by the probability that the truth is within one spacing of a step."
+)
+NOISE = "The loss is ordered and the belief monotone in the count: no other private noise is better."
 LISTED = "No private estimator that gives one of {count} answers has a Bayes risk below {bound:.6g}."
 
 
@@ -64,7 +74,8 @@ def optimal_estimator(
     and "program" insist on one way; a program begins with `grid` answers.
     """
     if not isinstance(guarantee, PureDP):
-        raise Unsupported(f"An optimal estimator keeps PureDP(epsilon), not {guarantee!r:.60}.")
+        raise InvalidArgument(f"guarantee = {guarantee!r:.60}: an optimal estimator keeps PureDP(epsilon).",
+                              argument="guarantee")  # fmt: skip
     if method not in METHODS:
         raise InvalidArgument(f"method = {method!r:.40}; there are {', '.join(METHODS)}.", argument="method")
     points = integer(grid, "grid", minimum=2, maximum=100_000)
@@ -94,24 +105,26 @@ def _by_noise(problem: Problem, loss: Loss, guarantee: PureDP, *, is_asked: bool
         )
     epsilon, belief = float(guarantee.epsilon), problem.belief
     actions, risk = geometric.decide(loss, belief, epsilon)
+    bound: float | None
     if loss.is_ordered and belief.is_monotone:
-        bound, because = risk, PROVED
+        bound, because = (None, NOISE) if problem.is_sampled else (risk, PROVED)
     else:
         if problem.size**2 > MOST_CHECKED:
             raise Unsupported(
                 f"Whether noise is optimal cannot be checked for {problem.size} values; count fewer records."
             )
         prices = geometric.prices(loss, belief, epsilon, actions)
-        checked = _checked_actions(problem, actions, GRID)
+        checked = _checked_actions(problem, loss, actions, GRID)
         bound = duality.lower_bound(_costs(problem, loss, checked), prices, epsilon)
-        if risk - bound > CLOSE * risk and not is_asked:
+        if risk - bound > CLOSE * abs(risk) and not is_asked:
             return None
-        because = BOUNDED.format(bound=bound, count=len(checked))
+        because = BOUNDED.format(bound=bound, count=len(checked), low=checked[0], high=checked[-1])
+    because += _reservations(problem)
     exact, ratio = None, None
     if problem.size**2 <= MOST_EXACT:
         law = np.exp(geometric.log_geometric(problem.size, epsilon, np.arange(problem.size)))
         exact, ratio = exact_rows(law, problem.neighbours, guarantee.epsilon, spare=problem.size // 2)
-    certificate = Certificate(guarantee, ratio, bound, risk - bound, because)
+    certificate = Certificate(guarantee, ratio, bound, None if bound is None else gap_between(risk, bound), because)
     return Estimator(actions, risk, loss.name, "geometric", certificate, problem.size, exact)
 
 
@@ -119,16 +132,24 @@ def _by_program(problem: Problem, loss: Loss, guarantee: PureDP, allowed: Array 
     """The linear program; where any number may be an answer, answers are added until none would help."""
     if allowed is not None:
         return _solved(problem, loss, guarantee, allowed, is_free=False).estimator
-    actions, previous = np.linspace(*problem.belief.range, points), np.inf
+    actions, best = np.linspace(*loss.reach(problem.belief), points), None
     for _ in range(ROUNDS):
         found = _solved(problem, loss, guarantee, actions, is_free=True)
-        risk, gap = found.estimator.risk, found.estimator.certificate.gap
-        assert gap is not None
-        # On a path the bound covers all answers; elsewhere only those listed, and the last ones must not have helped.
-        if (gap if problem.is_path else previous - risk) <= CLOSE * risk:
+        risk, gap, previous = found.estimator.risk, found.estimator.certificate.gap, best.risk if best else np.inf
+        best = found.estimator if best is None or _is_better(found.estimator, best) else best
+        # On a path the bound covers many more answers; elsewhere those listed: then the last ones must not have helped.
+        if (previous - risk if gap is None else gap) <= CLOSE * abs(risk):
             break
-        actions, previous = np.unique(np.concatenate([actions, found.estimator.actions, found.missed])), risk
-    return found.estimator
+        actions = np.unique(np.concatenate([actions, found.estimator.actions, found.missed]))
+    assert best is not None
+    return best
+
+
+def _is_better(one: Estimator, other: Estimator) -> bool:
+    """A smaller risk, or much the same one with a better bound."""
+    if abs(one.risk - other.risk) > CLOSE * abs(other.risk) or one.certificate.gap is None:
+        return one.risk < other.risk
+    return other.certificate.gap is None or one.certificate.gap < other.certificate.gap
 
 
 class _Round(NamedTuple):
@@ -144,20 +165,22 @@ def _solved(problem: Problem, loss: Loss, guarantee: PureDP, actions: Array, *, 
     solution = program.solve(_costs(problem, loss, actions), problem.neighbours, epsilon)
     used = solution.matrix.max(axis=0) > NEVER
     matrix, chosen, missed = solution.matrix[:, used], actions[used], np.empty(0)
-    bound, count, words = float(solution.prices.sum()), len(actions), LISTED
+    among, words = actions, LISTED if problem.is_path or not is_free else program.CHOSEN
+    bound: float | None = float(solution.prices.sum()) if words == LISTED else None
     if is_free:
         chosen = loss.best_actions(problem.belief, np.exp(problem.belief.log_weights)[:, None] * matrix)
     if is_free and problem.is_path:
-        checked = _checked_actions(problem, np.concatenate([actions, chosen]), len(actions))
+        checked = _checked_actions(problem, loss, np.concatenate([actions, chosen]), len(actions))
         costs = _costs(problem, loss, checked)
-        bound, count, words = duality.lower_bound(costs, solution.prices, epsilon), len(checked), BOUNDED
+        bound, among, words = duality.lower_bound(costs, solution.prices, epsilon), checked, BOUNDED
         missed = checked[duality.undercutting(costs, solution.prices, epsilon)]
     paid = _costs(problem, loss, chosen)
     spare = int(np.argmin(paid.sum(axis=0)))  # the best answer to nothing
     exact, ratio = exact_rows(matrix, problem.neighbours, guarantee.epsilon, spare=spare)
     risk = float((np.array([[float(p) for p in row] for row in exact]) * paid).sum())
-    because = words.format(bound=bound, count=count)
-    certificate = Certificate(guarantee, ratio, bound, max(risk - bound, 0.0), because)
+    gap = None if bound is None else gap_between(risk, bound)
+    because = words.format(bound=bound, count=len(among), low=among[0], high=among[-1])
+    certificate = Certificate(guarantee, ratio, bound, gap, because + _reservations(problem))
     return _Round(Estimator(chosen, risk, loss.name, "program", certificate, problem.size, exact), missed)
 
 
@@ -166,17 +189,28 @@ def _costs(problem: Problem, loss: Loss, actions: Array) -> Array:
     return np.asarray(np.exp(problem.belief.log_weights)[:, None] * loss.expected(problem.belief, actions))
 
 
-def _checked_actions(problem: Problem, used: Array, points: int) -> Array:
+def _reservations(problem: Problem) -> str:
+    """What the numbers of a certificate leave out."""
+    said = PARTS if problem.parts > 1 else ""
+    if problem.is_sampled and isinstance(problem.belief, PointBelief):
+        low, high = problem.belief.range
+        count = len(problem.belief.values)
+        said += SAMPLED.format(count=count, spacing=(high - low) / count)
+    return said
+
+
+def _checked_actions(problem: Problem, loss: Loss, used: Array, points: int) -> Array:
     """Answers at which a bound is checked: a fine grid, those that are used, and what lies between them."""
-    fine = np.linspace(*problem.belief.range, CHECKED * (points - 1) + 1)
+    fine = np.linspace(*loss.reach(problem.belief), CHECKED * (points - 1) + 1)
     ordered = np.unique(used)
     return np.unique(np.concatenate([fine, ordered, (ordered[1:] + ordered[:-1]) / 2]))
 
 
 def _allowed(given: ArrayLike) -> Array:
     try:
-        actions = np.asarray(given, dtype=float)
-    except (TypeError, ValueError):
+        is_number = not any(isinstance(answer, bool | np.bool_) for answer in np.asarray(given, dtype=object).flat)
+        actions = np.asarray(given if is_number else np.nan, dtype=float)
+    except (TypeError, ValueError, OverflowError):
         actions = np.array(np.nan)
     if actions.ndim != 1 or not actions.size or not np.all(np.abs(actions) <= 1e100):
         raise InvalidArgument("actions must be a list of finite numbers: the only answers allowed.",

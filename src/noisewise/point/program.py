@@ -20,6 +20,7 @@ from noisewise.populations.parameters import Array
 
 MOST_ENTRIES = 2_000_000  # of the program's matrix
 TOLERANCE = 1e-9
+CHOSEN = "A linear program chose among many answers; how much better an estimator with others can be is not known."
 
 
 class Solution(NamedTuple):

@@ -173,6 +173,8 @@ def checked_place(path: str | os.PathLike[str]) -> Path:
     wanted = Path(path)
     if not wanted.parent.is_dir():
         raise InvalidArgument(f"{str(wanted)!r}: there is no folder {str(wanted.parent)!r}.", argument="path")
+    if wanted.is_dir():
+        raise InvalidArgument(f"{str(wanted)!r} is a folder; name a file in it.", argument="path")
     return wanted
 
 
