@@ -1,0 +1,200 @@
+"""The law of an answer: log p(y | question, theta) for many theta at once, exact for every pair that is accepted.
+
+    cells, any population          q_j = other + (keep - other) P(x in cell j)
+    clip, normal                   closed form                                              (`clipped_normal_sum`)
+    clip, Laplace, exponential, uniform     closed pieces                                   (`clipped_record`)
+    clip, logistic, Student-t ...  panels of polynomials                                    (`clipped_record`)
+    clip, Poisson, Bernoulli ...   the sum over values                                      (`clipped_record`)
+A clipped answer is scored as step * density: its lattice is so fine (2^-20 of the noise) that nothing else shows.
+Other populations (gamma, lognormal, any of scipy.stats) are asked about cells only, which needs no more than their cdf.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.likelihood.quadrature import gauss_legendre
+from noisewise.online.asked import Asked
+from noisewise.online.clipped_normal_sum import log_densities
+from noisewise.online.clipped_record import Channel, linear_pieces, log_noise, smooth_channel
+from noisewise.populations.distribution import CategoricalLaw, GammaLaw, NormalLaw, UniformLaw
+from noisewise.populations.parameters import Array, Theta, rows_of
+from noisewise.populations.population import Population
+
+__all__ = ["AnswerLaw"]
+
+SMOOTH = ("norm", "logistic", "t", "cauchy", "hypsecant", "gumbel_r", "gumbel_l")
+MOST_VALUES = 4000  # of a discrete record inside one interval
+NARROW = 1 / 64  # of an interval: below it a population is a handful of points
+NARROW_ORDER = 200
+
+
+class AnswerLaw:
+    """The law of answers about one column, whose population is given."""
+
+    __slots__ = ("form", "population")
+
+    def __init__(self, population: Population) -> None:
+        if not isinstance(population, Population) or isinstance(population.distribution, CategoricalLaw):
+            raise InvalidArgument(
+                "A survey asks about one number a person: give a population of one column, such as Normal(...), "
+                f"not {type(population).__name__}.",
+                argument="population",
+            )
+        self.population, self.form = population, _form(population)
+
+    @property
+    def can_clip(self) -> bool:
+        """Whether clipped answers have an exact law here."""
+        return self.form != "cells"
+
+    def check(self, asked: Asked) -> None:
+        """Refuse a question whose answers have no exact law under this population."""
+        if not asked.is_cells and not self.can_clip:
+            raise Unsupported(
+                f"Clipped answers about a {self.population.distribution.name} population have no exact law here; "
+                "ask with queries=('sign', 'cells')."
+            )
+        if self.form == "steps" and not asked.is_cells and asked.high - asked.low > MOST_VALUES:
+            raise Unsupported(f"An interval over more than {MOST_VALUES} values is too wide; clip to fewer.")
+
+    def log_density(self, asked: Asked, y: Array, theta: Theta) -> Array:
+        """log P(answer y_i | theta_k), (K, n): readings in the units of x, or the numbers of cells."""
+        y = np.asarray(y, dtype=np.float64)
+        if asked.is_cells:
+            low, high = (end[y.astype(int)] for end in asked.cell_ends)
+            return np.asarray(np.log(asked.other + (asked.keep - asked.other) * self.mass(low, high, theta)))
+        return np.asarray(_CLIPPED[self.form](self, asked, y, theta) + np.log(asked.step))
+
+    def mass(self, low: Array, high: Array, theta: Theta) -> Array:
+        """P(low <= x < high), (K, M), each from the nearer tail."""
+        law, p = self.population.distribution, self.population.values(theta)
+        rows = rows_of(theta)
+        is_first, is_last = np.isneginf(low), np.isposinf(high)
+        a, b = self.inner(np.where(is_first, 0.0, low)), self.inner(np.where(is_last, 0.0, high))
+        below, above = np.where(is_first, 0.0, law.cdf(a, p)), np.where(is_first, 1.0, law.survival(a, p))
+        up, beyond = np.where(is_last, 1.0, law.cdf(b, p)), np.where(is_last, 0.0, law.survival(b, p))
+        found = np.maximum(np.where(below < above, up - below, above - beyond), 0.0)
+        return np.broadcast_to(found, (rows, np.size(low)))
+
+    def inner(self, edge: Array) -> Array:
+        """The largest x below an edge, which belongs to the cell above it."""
+        return np.nextafter(edge, -np.inf) if self.population.is_discrete else np.asarray(edge)
+
+    def _normal(self, asked: Asked, y: Array, theta: Theta) -> Array:
+        mean, sd = self.place(theta)
+        return log_densities(y, asked, mean, sd)
+
+    def place(self, theta: Theta) -> tuple[Array, Array]:
+        """Location and scale (K,) of a location-scale population."""
+        found = self.population.distribution.location_scale(self.population.values(theta))
+        assert found is not None
+        rows = rows_of(theta)
+        loc, scale = (np.ascontiguousarray(np.broadcast_to(np.ravel(v), (rows,)), np.float64) for v in found)
+        return loc, scale
+
+    def _ends(self, asked: Asked, theta: Theta) -> Array:
+        """P(x <= low) and P(x >= high), (K, 2), of a continuous record."""
+        law, p = self.population.distribution, self.population.values(theta)
+        ends = [law.cdf(np.array([asked.low]), p), law.survival(np.array([asked.high]), p)]
+        return np.concatenate([np.broadcast_to(end, (rows_of(theta), 1)) for end in ends], axis=1)
+
+    def _steps(self, asked: Asked, y: Array, theta: Theta) -> Array:
+        inside = np.arange(np.floor(asked.low) + 1, np.ceil(asked.high))
+        x = np.concatenate([[asked.low], inside, [asked.high]])
+        ends = np.concatenate([[-np.inf], np.nextafter(asked.low, np.inf)[None], inside[1:], [asked.high], [np.inf]])
+        ends = ends if inside.size else np.array([-np.inf, asked.high, np.inf])
+        return Channel.at_points(asked, y, x).log_density(self.mass(ends[:-1], ends[1:], theta))
+
+    def _pieces(self, asked: Asked, y: Array, theta: Theta) -> Array:
+        inner = linear_pieces(asked, y, *_lines(self, theta, asked.low))
+        with np.errstate(divide="ignore"):
+            ends = np.log(self._ends(asked, theta))
+        logs = np.stack([log_noise(asked, y - end) + ends[:, j, None]
+                         for j, end in enumerate((asked.low, asked.high))])  # fmt: skip
+        return np.asarray(np.logaddexp(np.logaddexp(logs[0], logs[1]), inner))
+
+    def _smooth(self, asked: Asked, y: Array, theta: Theta) -> Array:
+        loc, scale = self.place(theta)
+        width = asked.high - asked.low
+        is_narrow = scale < NARROW * width
+        result = np.empty((scale.size, y.size))
+        wide = ~is_narrow
+        if wide.any():
+            x, channel = smooth_channel(asked, y, float(scale[wide].min()))
+            rows = {name: np.asarray(value)[wide] for name, value in theta.items()}
+            weights = np.concatenate([self._ends(asked, rows), self._density(x, loc[wide], scale[wide])], axis=1)
+            order = [0, *range(2, weights.shape[1]), 1]
+            result[wide] = channel.log_density(weights[:, order])
+        if is_narrow.any():
+            rows = {name: np.asarray(value)[is_narrow] for name, value in theta.items()}
+            result[is_narrow] = self._narrow(asked, y, rows)
+        return result
+
+    def _density(self, x: Array, loc: Array, scale: Array) -> Array:
+        """f(x | theta), (K, M), from the standard density."""
+        z = (x - loc[:, None]) / scale[:, None]
+        return np.asarray(np.exp(_standard(self.population, z)) / scale[:, None])
+
+    def _narrow(self, asked: Asked, y: Array, theta: Theta) -> Array:
+        """A population much narrower than the interval, and so than the noise: as quantiles."""
+        unit, weights = gauss_legendre(NARROW_ORDER)
+        x = np.clip(self.population.quantile(0.5 * (1 + unit), theta), asked.low, asked.high)
+        logs = log_noise(asked, y[None, :, None] - x[:, None, :])
+        top = logs.max(axis=-1, keepdims=True)
+        return np.asarray(np.log(np.exp(logs - top) @ (0.5 * weights)) + top[..., 0])
+
+
+_CLIPPED = {
+    "normal": AnswerLaw._normal,
+    "steps": AnswerLaw._steps,
+    "pieces": AnswerLaw._pieces,
+    "smooth": AnswerLaw._smooth,
+}
+
+
+def _form(population: Population) -> str:
+    law = population.distribution
+    if isinstance(law, NormalLaw):
+        return "normal"
+    if population.is_discrete:
+        return "steps"
+    if isinstance(law, UniformLaw) or (isinstance(law, GammaLaw) and not law.has_shape):
+        return "pieces"
+    if set(law.domains) == {"loc", "scale"}:
+        return "pieces" if law.name == "laplace" else "smooth" if law.name in SMOOTH else "cells"
+    return "cells"
+
+
+def _lines(law: AnswerLaw, theta: Theta, low: float) -> tuple[Array, Array, Array, Array]:
+    """The pieces of the log density: starts, stops, level at `low`, slope, each (K, J)."""
+    loc, scale = (v[:, None] for v in law.place(theta))
+    endless = np.full_like(loc, np.inf)
+    distribution = law.population.distribution
+    if isinstance(distribution, UniformLaw):
+        return loc, loc + scale, -np.log(scale), np.zeros_like(scale)
+    if isinstance(distribution, GammaLaw):
+        return loc, endless, -np.log(scale) - (low - loc) / scale, -1 / scale
+    rise, level = (low - loc) / scale, -np.log(2 * scale)
+    return (
+        np.concatenate([-endless, loc], axis=1),
+        np.concatenate([loc, endless], axis=1),
+        np.concatenate([level + rise, level - rise], axis=1),
+        np.concatenate([1 / scale, -1 / scale], axis=1),
+    )
+
+
+def _standard(population: Population, z: Array) -> Array:
+    """The log density of a standard location-scale distribution; those in daily use by their formula."""
+    law = population.distribution
+    if law.name == "logistic":
+        return np.asarray(-np.abs(z) - 2 * np.log1p(np.exp(-np.abs(z))))
+    shapes: tuple[Any, ...] = getattr(law, "standard", ())
+    if law.name == "t":
+        nu = float(shapes[0])
+        constant = float(law.log_density(0.0, {"loc": 0.0, "scale": 1.0}))
+        return np.asarray(constant - 0.5 * (nu + 1) * np.log1p(z * z / nu))
+    return np.asarray(law.log_density(z, {"loc": 0.0, "scale": 1.0}))

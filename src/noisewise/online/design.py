@@ -1,0 +1,210 @@
+"""The next question: the one whose answer is worth most, at a draw of theta from the posterior (Thompson sampling).
+
+With particle covariance C (the prior included, nothing recomputed) and F(q) the information of one answer to q,
+    logdet       log det(C^-1 + F(q))                  the default: what all answers together will know
+    a-optimal    -tr((C^-1 + F(q))^-1)                 in the units of the parameters
+    location     F_11, of the first parameter          Yıldırım's (2024) scores; they look at one answer alone, and a
+    harmonic     1 / sum_i 1/F_ii                      question that is best by itself may never tell theta whole
+For a location-scale population F scales with the draw (m, c): a question [m + a c, m + b c] has F(a, b) of the base in
+the coordinates (m/c, log c), so candidates are judged once and moved to each draw (Yıldırım 2024, Theorem 3). Other
+populations are judged at the draw, and the judgement is kept for draws nearby.
+
+Draws are rounded to a public grid, one posterior sd apart at first and 1/64 of the sd that one answer is worth
+later: no more than a draw's own spread, and few distinct questions are left, so that answers can be summed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from noisewise.inference.transform import Transform
+from noisewise.online.answer_information import informations, parameter_slopes, stencil
+from noisewise.online.answer_law import AnswerLaw
+from noisewise.online.asked import Asked
+from noisewise.online.candidates import candidates
+from noisewise.online.interval import best_on_base
+from noisewise.populations.parameters import Array
+from noisewise.privacy.guarantee import Guarantee
+
+__all__ = ["SCORES", "Design", "grid_steps"]
+
+SCORES = ("logdet", "a-optimal", "location", "harmonic")
+FINEST, COARSEST = 1.0, 1 / 64
+MOST_TABLES, MOST_BASES = 512, 64
+_BASES: dict[Hashable, Table] = {}
+
+
+class Table(NamedTuple):
+    """Candidate questions and the information of each."""
+
+    questions: tuple[Asked, ...]
+    information: Array  # (M, P, P)
+
+
+class Place(NamedTuple):
+    """Location and scale at a position, and the slopes of (loc/scale, log scale) there, of those that move."""
+
+    loc: float
+    scale: float
+    slopes: Array  # (moving, size)
+
+
+class Design:
+    """Chooses questions for one population, guarantee and score."""
+
+    def __init__(
+        self,
+        law: AnswerLaw,
+        guarantee: Guarantee,
+        transform: Transform,
+        *,
+        families: tuple[str, ...],
+        fixed: Sequence[Asked],
+        score: str,
+    ) -> None:
+        self.law, self.guarantee, self.transform = law, guarantee, transform
+        self.families, self.fixed, self.score = families, tuple(fixed), score
+        self.tables: dict[tuple[float, ...], Table] = {}
+        self.is_one = not families and len(self.fixed) == 1
+        self.moving = _moving(law, transform)
+        self.base = self._base() if self.moving and families else None
+
+    def choose(self, position: Array, covariance: Array) -> Asked:
+        """The best question at one position (size,), given the particles' covariance."""
+        if self.is_one:
+            return self.fixed[0]
+        placed: list[tuple[Asked, ...]] = []
+        found: list[Array] = []
+        place = _place(self.law, self.transform, position, self.moving) if self.base is not None else None
+        if self.base is not None and place is not None:
+            placed.append(self.base.questions)
+            found.append(place.slopes.T @ self.base.information @ place.slopes)
+        if self.base is None or self.fixed:
+            table = self._at(position)
+            placed.append(table.questions)
+            found.append(table.information)
+        best = int(np.argmax(self._scores(np.concatenate(found), position, covariance)))
+        if place is not None and best < len(placed[0]):
+            return _moved(placed[0][best], place)
+        return [question for part in placed for question in part][best]
+
+    def _scores(self, found: Array, position: Array, covariance: Array) -> Array:
+        """The score of each F (M, P, P) on the walking scale."""
+        size = len(covariance)
+        if self.score in ("location", "harmonic"):
+            slopes = np.linalg.inv(parameter_slopes(self.transform, position))
+            each = np.einsum("pi,mpq,qi->mi", slopes, found, slopes)
+            harmonic = 1 / np.sum(1 / np.maximum(each, 1e-300), axis=1)
+            return np.asarray(each[:, 0] if self.score == "location" else harmonic)
+        # det(C^-1 + F) = det(I + L'FL)/det C with C = LL': no inverse of what may be close to singular.
+        values, vectors = np.linalg.eigh(covariance)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        gained = np.eye(size) + root.T @ found @ root
+        if self.score == "logdet":
+            return np.asarray(np.linalg.slogdet(gained)[1])
+        shown = parameter_slopes(self.transform, position) @ root
+        return np.asarray(-np.einsum("pi,mij,pj->m", shown, np.linalg.inv(gained), shown))
+
+    def _base(self) -> Table:
+        """Candidates judged once, at the origin of the walking scale, in the base's own units."""
+        key = (_identity(self.law), tuple(self.transform.supports.items()), self.guarantee, self.families, self.score)
+        if key not in _BASES:
+            if len(_BASES) >= MOST_BASES:
+                _BASES.clear()
+            _BASES[key] = self._judged_base()
+        return _BASES[key]
+
+    def _judged_base(self) -> Table:
+        reference = np.zeros(self.transform.size)
+        place = _place(self.law, self.transform, reference, self.moving)
+        first = self.transform.parameters(reference[None, :])
+
+        def quantile(u: Array) -> Array:
+            return np.ravel(self.law.population.quantile(u, first))
+
+        directions = np.asarray(np.linalg.inv(place.slopes).T, np.float64)
+        around = stencil(self.law, self.transform, reference, directions)
+        questions: list[Asked] = []
+        for family in self.families:
+            questions += candidates(family, self.guarantee, quantile, is_discrete=False)
+        if "clip" in self.families and len(self.moving) == 2:
+            best = best_on_base(self.law, self.guarantee, around, (place.loc, place.scale), self.score)
+            questions += best
+        found = informations(self.law, questions, around)
+        return Table(tuple(_standard(question, place) for question in questions), found)
+
+    def _at(self, position: Array) -> Table:
+        """Candidates judged at a position, kept for the next draw that is rounded to it."""
+        key = tuple(position.tolist())
+        if key in self.tables:
+            return self.tables[key]
+        first = self.transform.parameters(position[None, :])
+
+        def quantile(u: Array) -> Array:
+            return np.ravel(self.law.population.quantile(u, first))
+
+        around = stencil(self.law, self.transform, position, np.eye(position.size))
+        questions = list(self.fixed)
+        for family in self.families if self.base is None else ():
+            is_discrete = self.law.population.is_discrete
+            questions += candidates(family, self.guarantee, quantile, is_discrete=is_discrete)
+        table = Table(tuple(questions), informations(self.law, questions, around))
+        if len(self.tables) >= MOST_TABLES:
+            self.tables.clear()
+        self.tables[key] = table
+        return table
+
+
+def grid_steps(covariance: Array, answers: int) -> Array:
+    """The public grid that draws are rounded to, a power of two in each coordinate."""
+    sd = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
+    return np.asarray(2.0 ** np.floor(np.log2(sd * max(FINEST, COARSEST * np.sqrt(answers)))))
+
+
+def _place(law: AnswerLaw, transform: Transform, position: Array, moving: tuple[int, ...]) -> Place:
+    size = position.size
+    step = 1e-4
+    theta = transform.parameters(position + step * np.concatenate([np.zeros((1, size)), np.eye(size), -np.eye(size)]))
+    loc, scale = law.place(theta)
+    up, down = slice(1, 1 + size), slice(1 + size, None)
+    slopes = np.stack([(loc[up] - loc[down]) / scale[0], np.log(scale[up] / scale[down])]) / (2 * step)
+    return Place(float(loc[0]), float(scale[0]), slopes[list(moving)])
+
+
+def _identity(law: AnswerLaw) -> tuple[object, ...]:
+    """What makes two laws the same but for their priors."""
+    distribution = law.population.distribution
+    known = tuple((name, float(value[0])) for name, value in law.population.parameters.known.items())
+    shapes = tuple(float(shape) for shape in getattr(distribution, "standard", ()))
+    return (distribution.name, shapes, tuple(distribution.domains), known)
+
+
+def _moving(law: AnswerLaw, transform: Transform) -> tuple[int, ...]:
+    """Which of location and scale the unknowns move: one each, or none where the family is no location-scale one."""
+    position = np.zeros(transform.size)
+    if law.population.distribution.location_scale(law.population.values(transform.parameters(position[None]))) is None:
+        return ()
+    slopes = _place(law, transform, position, (0, 1)).slopes
+    moving = tuple(int(row) for row in np.flatnonzero(np.abs(slopes).max(axis=1) > 1e-9))
+    return moving if len(moving) == position.size else ()
+
+
+def _standard(asked: Asked, place: Place) -> Asked:
+    """A question in the base's units."""
+    if asked.edges is not None:
+        edges = tuple((edge - place.loc) / place.scale for edge in asked.edges)
+        return Asked(edges=edges, keep=asked.keep, other=asked.other)
+    low, high = (asked.low - place.loc) / place.scale, (asked.high - place.loc) / place.scale
+    return Asked(low, high, asked.noise / place.scale, asked.is_laplace)
+
+
+def _moved(asked: Asked, place: Place) -> Asked:
+    """A question of the base at a location and scale."""
+    if asked.edges is not None:
+        edges = tuple(place.loc + place.scale * edge for edge in asked.edges)
+        return Asked(edges=edges, keep=asked.keep, other=asked.other)
+    return Asked(place.loc + place.scale * asked.low, place.loc + place.scale * asked.high,
+                 place.scale * asked.noise, asked.is_laplace)  # fmt: skip

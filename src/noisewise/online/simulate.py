@@ -1,0 +1,39 @@
+"""Simulated people: answers with seeded noise, for studies and calibration. None of it is privacy noise.
+
+What `holder.respond` does for one real person, with the same lattice and the same law, but from a generator.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from noisewise.likelihood.simulate import draw_answers, draw_noise
+from noisewise.online.asked import Question, question_of
+from noisewise.plan import Plan
+from noisewise.privacy.finite import RandomizedResponse
+from noisewise.privacy.law import AdditiveLaw
+from noisewise.query import Answer, Query
+from noisewise.statistics.tables import cell_index
+
+__all__ = ["simulated_answer"]
+
+
+def simulated_answer(rng: np.random.Generator, query: Query, x: float) -> Answer:
+    """How a person whose value is x might answer."""
+    plan = _plan(question_of(query))
+    law = plan.law
+    if isinstance(law, RandomizedResponse):
+        true = cell_index(np.array([x]), query.edges)
+        return Answer(query, int(draw_answers(rng, law, true)[0]))
+    assert isinstance(law, AdditiveLaw)
+    bounds, lattice = plan.schema.bounded("x"), plan.lattice
+    steps = int(np.floor(min(max(x, bounds.low), bounds.high) / lattice.step[0] + 0.5))
+    steps = min(max(steps, lattice.low[0]), lattice.high[0])
+    return Answer(query, steps + int(np.ravel(draw_noise(rng, law, 1))[0]))
+
+
+@lru_cache(maxsize=8192)
+def _plan(question: Question) -> Plan:
+    return question.query().plan()
