@@ -178,6 +178,22 @@ def calibrate(
     )  # fmt: skip
 
 
+@app.command("simulate-online")
+def simulate_online(
+    spec: SpecFile,
+    n: Annotated[int | None, typer.Option("--n", help="How many people are asked, in place of the spec's n.")] = None,
+    runs: Annotated[int, typer.Option("--runs", help="How many times the survey is simulated.")] = 1,
+    seed: Annotated[int | None, typer.Option("--seed", help="The same seed gives the same survey.")] = None,
+    json: Annotated[Path | None, typer.Option("--json", help="Also write the estimates as JSON.")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Draw the survey's course: .png, .pdf or .svg.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+) -> None:
+    """Try a spec's survey on simulated people: private questions asked one by one, each chosen by what is known."""
+    from noisewise.cli import simulate_online as command
+
+    command.simulate_online(spec, n=n, runs=runs, seed=seed, json=json, plot=plot, quiet=quiet)
+
+
 @app.command()
 def study(
     name: Annotated[str | None, typer.Argument(help="The study; without it, all are listed.")] = None,

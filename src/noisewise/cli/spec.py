@@ -6,6 +6,7 @@
 [release]           statistic, guarantee, and optionally mechanism, weights, part; [[release]] for several
 [[candidates]]      the same entries, each an alternative to choose from
 [population]        what the analyst believes: a population for each column, as text
+[survey]            people asked one by one: guarantee, n, and how (`noisewise simulate-online`)
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from noisewise.schema import Schema, schema_from_dict
 from noisewise.statistics import statistic
 
 Read = TypeVar("Read")
-SECTIONS = ("schema", "table", "ledger", "release", "candidates", "population")
+SECTIONS = ("schema", "table", "ledger", "release", "candidates", "population", "survey")
 
 
 @dataclass(frozen=True, slots=True)
