@@ -245,3 +245,38 @@ def test_a_model_with_methods_of_its_own_is_asked_itself() -> None:
     assert releases == [ABSOLUTE]
     assert settings["method"] == "own"
     assert (settings["draws"], settings["seed"], settings["extra"]) == (7, 3, 1)
+
+
+PRIVATE_N = nw.Schema({"x": nw.Bounded(0, 10), "s": nw.Levels(["no", "yes"])}, n_max=5000, neighbours="add-remove")
+
+
+@pytest.mark.parametrize("method", ["exact", "gibbs", "slice", "naive", "conjugate"])
+def test_the_verdict_says_that_n_was_stated(method: str) -> None:
+    population = nw.Exponential(rate=stats.gamma(2))
+    release = release_of(nw.Sum(X), PRIVATE_N, nw.PureDP(1), [950.0])
+    chosen = {"method": method}
+    if method == "conjugate":
+        release, population, chosen = release_of(YES, PRIVATE_N, nw.PureDP(1), [30]), PROPORTION, {}
+    posterior = nw.infer(release, population, n=900, draws=50, warmup=50, seed=1, progress=False, **chosen)
+    assert "n = 900, as stated" in str(posterior.verdict)
+    known = nw.infer(ABSOLUTE, VARIANCE, draws=50, seed=1, progress=False)
+    assert "as stated" not in str(known.verdict)
+
+
+PROPORTION = nw.Bernoulli(p=stats.beta(1, 1))
+
+
+def test_proportions_of_a_table_have_exact_moments() -> None:
+    """Mean and sd over every table of 6 records, not those of the few draws."""
+    n, y, alpha = 6, np.array([4, -2, 3]), np.array([0.5, 1.0, 4.0])
+    levels = nw.Schema({"s": nw.Levels(["a", "b", "c"])}, n=n, neighbours="change-one")
+    release = release_of(nw.Histogram("s"), levels, nw.PureDP(1), y)
+    posterior = nw.infer(release, nw.Categorical(p=stats.dirichlet(alpha)), draws=4, seed=1, progress=False)
+    every = np.array([(a, b, n - a - b) for a in range(n + 1) for b in range(n + 1 - a)])
+    log_weights = stats.dirichlet_multinomial.logpmf(every, alpha, n) - 0.5 * np.abs(y - every).sum(axis=1)
+    weights = np.exp(log_weights) / np.exp(log_weights).sum()
+    shares = (alpha + every) / (alpha.sum() + n)
+    mean = weights @ shares
+    variance = weights @ (shares * (1 - shares) / (alpha.sum() + n + 1) + shares**2) - mean**2
+    assert posterior.mean["p"] == pytest.approx(mean, rel=1e-9)
+    assert posterior.sd["p"] == pytest.approx(np.sqrt(variance), rel=1e-8)

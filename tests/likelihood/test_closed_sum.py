@@ -12,6 +12,8 @@ import noisewise as nw
 from noisewise.likelihood.closed_sum import ClosedSum
 from noisewise.likelihood.exact_sum import ExactSum
 from noisewise.likelihood.joint import joint_likelihood
+from noisewise.likelihood.normal_rows import NormalRows
+from noisewise.likelihood.sum_features import common_steps
 from noisewise.likelihood.sum_noise import SumNoise
 
 X = nw.column("x")
@@ -276,3 +278,93 @@ def test_what_is_not_closed_is_left_to_others() -> None:
         assert ClosedSum.of((release,), population, n=n) is None
     mixed = [release_of(nw.Sum(X), schema_of(0, 5, 9), g, [4.0]) for g in (nw.PureDP(1), nw.GaussianDP(1))]
     assert ClosedSum.of(tuple(mixed), WAITING, n=9) is None
+
+
+def summed_outcomes(model: ClosedSum, rates: np.ndarray, low: float, high: float, outside: str) -> np.ndarray:
+    """log p by convolving one record at a time the outcomes of clamped or truncated Poisson records, as floats."""
+    inner = np.arange(np.ceil(low), np.floor(high) + 1)
+    found = []
+    for rate in rates:
+        p = stats.poisson(rate).pmf(inner)
+        if outside == "clamp":
+            values = np.array([low, *inner, high])
+            p = np.array([stats.poisson.cdf(np.nextafter(low, -np.inf), rate), *p, stats.poisson.sf(high, rate)])
+        else:
+            values, p = inner, p / p.sum()
+        sums = {0.0: 1.0}
+        for _ in range(model.n):
+            grown: dict[float, float] = {}
+            for total, weight in sums.items():
+                for value, chance in zip(values, p, strict=True):
+                    key = round(total + value, 9)
+                    grown[key] = grown.get(key, 0.0) + weight * chance
+            sums = grown
+        s, weight = np.array([*sums]), np.array([*sums.values()])
+        found.append(logsumexp(model.noise.log_density(s), b=weight))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("outside", ["clamp", "refuse"])
+@pytest.mark.parametrize("bounds", [(0.0, 5.5), (-2.5, 6.0), (0.0, 3.37), (0.2, 4.7)], ids=str)
+def test_counts_between_bounds_that_are_not_whole_are_convolved_too(bounds: tuple, outside: str) -> None:
+    """A clamp at 5.5 makes a lattice of halves; where outside records are refused whole numbers are left."""
+    rates = np.exp(np.linspace(-3, 2.5, 6))
+    for n in (1, 4, 7):
+        for guarantee in (nw.PureDP(1), nw.PureDP(30), nw.GaussianDP(2)):
+            model = closed(nw.Sum(X), schema_of(*bounds, n, outside), guarantee, 2.1 * n, COUNTING)
+            expected = summed_outcomes(model, rates, *bounds, outside)
+            assert model.log_likelihood({"rate": rates}) == pytest.approx(expected, abs=1e-8)
+            assert model.is_exact
+
+
+def test_bounds_without_a_whole_number_between_them_are_refused_at_once() -> None:
+    for n in (4, 40):
+        release = release_of(nw.Sum(X), schema_of(0.2, 0.8, n, "refuse"), nw.PureDP(1), [0.5 * n])
+        with pytest.raises(nw.InvalidArgument, match="no mass inside the declared bounds"):
+            joint_likelihood([release], COUNTING)
+
+
+@pytest.mark.parametrize(
+    ("values", "steps"),
+    [
+        ([0, 1, 2, 3], 3),
+        ([0, 1, 2, 2.5], 5),
+        ([0.2, 1, 2, 2.7], 25),
+        ([0, 0.1, 0.2, 0.30000000000000004], 3),
+        ([0, 1, 2**0.5], None),
+        ([1.0], None),
+    ],
+    ids=str,
+)
+def test_values_on_a_lattice_are_recognised(values: list, steps: int | None) -> None:
+    assert common_steps(np.array(values, dtype=float)) == steps
+
+
+def test_rows_by_the_central_limit_theorem_are_told() -> None:
+    """Nearly all of 1000 waiting times at one of two clipped ends: the normal law stands in, and says so."""
+    narrow = closed(nw.Sum(X.clip(3, 3.1)), schema_of(0, 1000, 1000), nw.ZeroConcentratedDP(1), 3040)
+    assert narrow.is_exact
+    likely = {"rate": np.linspace(0.27, 0.33, 9)}
+    assert narrow.log_likelihood(likely) == pytest.approx(narrow.normal.log_likelihood(likely), rel=1e-12)
+    assert not narrow.is_exact
+    assert "at the most likely parameters the central limit theorem" in narrow.because
+    posterior = nw.infer(narrow.releases[0], WAITING, draws=4, seed=1, progress=False)
+    assert "the central limit theorem" in posterior.because
+    usual = closed(nw.Sum(X), schema_of(0, 5, 1000), nw.ZeroConcentratedDP(1), 950)
+    usual.log_likelihood({"rate": np.geomspace(0.1, 10, 40)})
+    assert usual.is_exact
+    assert "central limit" not in usual.because
+
+
+def test_normal_rows_are_told_only_where_they_could_be_seen() -> None:
+    rows = NormalRows()
+    rows.add(np.array([-3.0, -40.0]), np.array([False, True]))
+    assert not rows.matter
+    assert rows.words() == ""
+    rows.add(np.array([-12.0, np.nan]), np.array([True, True]))
+    assert rows.matter
+    assert "some likely" in rows.words()
+    rows.add(np.array([5.0, 0.0]), np.array([False, False]))
+    assert not rows.matter
+    rows.add(np.array([6.0]), np.array([True]))
+    assert "the most likely" in rows.words()

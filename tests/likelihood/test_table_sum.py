@@ -11,6 +11,7 @@ from scipy.special import logsumexp
 
 from noisewise.errors import InvalidArgument
 from noisewise.likelihood import counts
+from noisewise.likelihood.conjugate import DirichletPosterior, DirichletPrior
 from noisewise.likelihood.table_sum import NegativeBinomialCells, PoissonCells, TableSum
 from noisewise.privacy.law import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 
@@ -41,7 +42,16 @@ def test_likelihood_means_and_evidence_over_every_table(kind, scale):
     prior = TableSum(n, NegativeBinomialCells(n, alpha[None]), noise_of(y, law))
     terms = stats.dirichlet_multinomial.logpmf(every, alpha, n) + noise
     assert prior.log_likelihood()[0] == pytest.approx(logsumexp(terms), rel=1e-10)
-    np.testing.assert_allclose(prior.means()[0], np.exp(terms - logsumexp(terms)) @ every, rtol=1e-8, atol=1e-9)
+    weights = np.exp(terms - logsumexp(terms))
+    np.testing.assert_allclose(prior.means()[0], weights @ every, rtol=1e-8, atol=1e-9)
+    variance = weights @ np.square(every) - np.square(weights @ every)
+    np.testing.assert_allclose(prior.moments()[1][0], variance, rtol=1e-7, atol=1e-9)
+    shares = (alpha + every) / (alpha.sum() + n)
+    posterior = DirichletPosterior(DirichletPrior("p", tuple(alpha)), prior)
+    mean = weights @ shares
+    spread = weights @ (shares * (1 - shares) / (alpha.sum() + n + 1) + np.square(shares)) - mean**2
+    np.testing.assert_allclose(posterior.mean, mean, rtol=1e-9)
+    np.testing.assert_allclose(posterior.variance, spread, rtol=1e-7)
 
 
 @pytest.mark.parametrize(

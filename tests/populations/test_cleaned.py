@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import integrate, special, stats
 
+import noisewise as nw
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.populations.cleaned import (
     attach,
@@ -373,3 +374,13 @@ def test_a_discrete_population_with_no_value_between_the_bounds_is_refused(bound
         row_moments(Bernoulli(p=stats.beta(1, 1)), schema("refuse", x=bounds), [x], {"p": np.array([0.3])})
     clamped, _ = row_moments(Bernoulli(p=stats.beta(1, 1)), schema(x=bounds), [x], {"p": np.array([0.3])})
     assert clamped[0, 0] == pytest.approx(0.7 * np.clip(0, *bounds) + 0.3 * np.clip(1, *bounds))
+
+
+def test_counts_from_base_draws_are_clamped_quantiles() -> None:
+    """Looked up in a list of their values: the same as scipy's quantiles, bounds whole or not."""
+    u = np.random.default_rng().random(2000)
+    rates = np.array([0.3, 4.0, 30.0])
+    for low, high in ((0, 12), (2, 9.5), (-1.5, 6), (4.2, 4.8)):
+        bounded = nw.Schema({"x": nw.Bounded(low, high)}, n=5, neighbours="change-one")
+        made = records_from_base(nw.Poisson(rate=stats.gamma(2)), bounded, {"x": u}, {"rate": rates}, "x")["x"]
+        assert np.array_equal(made, np.clip(stats.poisson.ppf(u, rates[:, None]), low, high))

@@ -28,6 +28,7 @@ from noisewise.populations.parameters import Array
 __all__ = ["VARIANTS", "GibbsDraws", "gibbs"]
 
 VARIANTS = ("joint", "published", "as-printed")
+FEW_RECORDS = 30  # below which the central limit theorem is poor
 TOLD = 1e-3  # a larger share of projected draws is told
 SHARE = 0.1  # of the log-likelihood, or of the records, for the start
 FROM_PRIOR, AT_FACE_VALUE = 400, 100  # candidates for the start of a chain
@@ -44,6 +45,7 @@ class GibbsDraws:
     how: str
     projections: int  # confidential sums that no data could have, moved to the nearest possible ones
     sweeps: int
+    notes: tuple[str, ...] = ()  # what no diagnostic of the chains can see
 
 
 def gibbs(
@@ -71,7 +73,21 @@ def gibbs(
     sweeps = chains * (warmup + draws)
     each = np.moveaxis(values, 2, 0) if family.kind == NORMAL else values[None]
     by_name = dict(zip(family.parameters, each, strict=True))
-    return GibbsDraws(by_name, _how(family, variant, projections, sweeps), projections, sweeps)
+    return GibbsDraws(by_name, _how(family, variant, projections, sweeps), projections, sweeps, _notes(family))
+
+
+def _notes(family: Family) -> tuple[str, ...]:
+    """Sentences for the verdict: where converged chains may still be wrong."""
+    notes = []
+    windows = [each.window for each in family.observations if each.window is not None]
+    if any(not (window.is_clamped_below and window.is_clamped_above) for window in windows):
+        notes.append(
+            "A redacted sum can have two explanations, and chains do not move between them; method='exact' sees both."
+        )
+    fewest = min(each.n for each in family.observations)
+    if fewest < FEW_RECORDS:
+        notes.append(f"The central limit theorem is poor at n = {fewest}; method='exact' does without where it can.")
+    return tuple(notes)
 
 
 def _how(family: Family, variant: str, projections: int, sweeps: int) -> str:

@@ -49,6 +49,7 @@ class IndependentVerdict:
     smallest_ess: float
     by: str = "quadrature"
     humps: int = 1  # separate ones, each with a share of the mass worth telling
+    notes: tuple[str, ...] = ()  # sentences of a model: what it assumed
 
     @classmethod
     def of(
@@ -74,6 +75,9 @@ class IndependentVerdict:
         return not any(self.non_finite) and self.error < 1e-3
 
     def __str__(self) -> str:
+        return " ".join((self._sentence(), *self.notes))
+
+    def _sentence(self) -> str:
         count = sum(self.non_finite)
         if count:
             return (

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -107,7 +108,7 @@ def infer(
         method="exact" if method == "auto" else method,
         because=f"{found.how}; {problem.because}",
         likelihood=likelihood,
-        verdict=found.verdict,
+        verdict=replace(found.verdict, notes=(*found.verdict.notes, *_stated_note(n))),
         population=population,
         releases=given,
         seed=seed,
@@ -188,9 +189,8 @@ def _conjugate(
     """Independent draws from the mixture over the confidential counts."""
     values, _ = posterior.draw(rng, chains * draws)
     drawn = values.reshape(chains, draws, *values.shape[1:])
-    family, moments = "Dirichlet", None
-    if isinstance(posterior, BetaPosterior):
-        family, moments = "beta", {posterior.prior.name: (posterior.mean, np.sqrt(posterior.variance))}
+    family = "beta" if isinstance(posterior, BetaPosterior) else "Dirichlet"
+    moments = {posterior.prior.name: (posterior.mean, np.sqrt(posterior.variance))}
     return _Found(
         {posterior.prior.name: drawn},
         f"conjugate: a mixture of {family} laws over the confidential counts, independent draws",
@@ -222,7 +222,8 @@ def _gibbs(
     positions = np.concatenate([value.reshape(chains, draws, -1) for value in made.draws.values()], axis=2)
     names = tuple(made.draws) if positions.shape[2] == len(made.draws) else None
     non_finite = np.sum(~np.isfinite(positions).all(axis=2), axis=1)
-    return _Found(made.draws, made.how, verdict(positions, names=names, non_finite=non_finite))
+    judged = replace(verdict(positions, names=names, non_finite=non_finite), notes=made.notes)
+    return _Found(made.draws, made.how, judged)
 
 
 def _sampled(
@@ -322,6 +323,11 @@ def _check_population(population: Any) -> None:
             "number.",
             argument="population",
         )
+
+
+def _stated_note(n: object) -> tuple[str, ...]:
+    """What the verdict says of an n that is not public."""
+    return () if n is None else (f"It holds if n = {n}, as stated: the number of records is private.",)
 
 
 def _seed(seed: object) -> int:

@@ -28,7 +28,7 @@ from noisewise.likelihood.same_records import one_schema
 from noisewise.likelihood.scrambles import N_SCRAMBLES, log_error, log_mean, net, typical_error
 from noisewise.likelihood.simulate import columns_of
 from noisewise.likelihood.smooth_scale import of_sorted
-from noisewise.populations.cleaned import records_from_base, single_rows
+from noisewise.populations.cleaned import attach, records_from_base, single_rows
 from noisewise.populations.parameters import Array, Theta, rows_of
 from noisewise.populations.population import AnyPopulation
 from noisewise.privacy.finite import FiniteLaw
@@ -97,8 +97,12 @@ class RecordsBank:
 
     @property
     def roughness(self) -> float:
-        """How finely the likelihood is worth integrating: well below its own Monte Carlo error."""
-        return 1e-4
+        """How finely the likelihood is worth integrating: well below its own Monte Carlo error.
+
+        Discrete records move in jumps as theta does, and a finer rule would chase each of them.
+        """
+        laws = attach(self.population, self.releases[0].schema, tuple(self.base)).values()
+        return 5e-4 if any(law.is_discrete for law in laws) else 1e-4
 
     @property
     def is_exact(self) -> bool:

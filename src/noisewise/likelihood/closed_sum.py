@@ -7,7 +7,7 @@ releases of the same sum of the same records multiply their noise given the sum.
 
 The cost does not grow with n, so nothing is gained by the central limit theorem; beyond LARGEST_N records rounding
 would eat the digits, and no difference could be told. Parameters so extreme that two bounds hold nearly all of many
-records keep the law of `fallback`.
+records keep the law of `fallback`; where they could be seen in a posterior `because` says so, after evaluation.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 from noisewise.likelihood import exponential_sum, lattice_sum
 from noisewise.likelihood.exact_sum import ExactSum
 from noisewise.likelihood.model import Parameters, numerical_score, scalar_supports
+from noisewise.likelihood.normal_rows import NormalRows
 from noisewise.likelihood.normal_sum import NormalSum
 from noisewise.likelihood.sum_features import Lattice, Line
 from noisewise.likelihood.sum_noise import SumNoise
@@ -38,8 +39,6 @@ LARGEST_N = 10**6
 class ClosedSum:
     """The likelihood of one or several releases of the same sum of the same n records."""
 
-    is_exact = True
-
     def __init__(self, releases: tuple[Release, ...], population: Any, *, n: int) -> None:
         self.releases, self.population, self.n = releases, population, n
         self.normal = NormalSum(releases, population, n=n)
@@ -49,6 +48,7 @@ class ClosedSum:
         noise = SumNoise.of(self.normal.noise, self.normal.observed)
         assert noise is not None
         self.noise = noise
+        self.normal_rows = NormalRows()
 
     @classmethod
     def of(cls, releases: tuple[Release, ...], population: Any, *, n: int) -> ClosedSum | None:
@@ -67,11 +67,15 @@ class ClosedSum:
         return model if is_closed is not None else None
 
     @property
+    def is_exact(self) -> bool:
+        return not self.normal_rows.matter
+
+    @property
     def because(self) -> str:
         several = f"; {len(self.releases)} releases of it multiply their noise" if len(self.releases) > 1 else ""
         return (
             f"exact law of the sum over {self.n} records (its characteristic function is closed), "
-            f"with the noise inside{several}"
+            f"with the noise inside{several}{self.normal_rows.words()}"
         )
 
     def log_likelihood(self, theta: Theta) -> Array:
@@ -80,16 +84,19 @@ class ClosedSum:
             result = self._on_lattice(mine) if self.one.is_discrete else self._of_pieces(mine)
         result = np.array(np.broadcast_to(result, (rows_of(theta),)))
         lost = np.flatnonzero(np.isnan(result))
+        self.normal_rows.add(result, np.zeros(result.shape, bool))
         if lost.size:
             rows = {name: np.asarray(value)[lost] for name, value in theta.items()}
             result[lost] = self.fallback.log_likelihood(rows)
+            if isinstance(self.fallback, NormalSum):
+                self.normal_rows.add(result[lost], np.ones(lost.shape, bool))
         return result
 
     @cached_property
     def fallback(self) -> ExactSum | NormalSum:
         """The law of the rows that have no closed one at an affordable cost."""
         if len(self.releases) == 1 and ExactSum.refusal(self.releases[0], self.population, n=self.n) is None:
-            return ExactSum(self.releases[0], self.population, n=self.n)
+            return ExactSum(self.releases[0], self.population, n=self.n, normal_rows=self.normal_rows)
         return self.normal
 
     def score(self, theta: Theta) -> dict[str, Array]:

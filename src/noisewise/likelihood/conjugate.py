@@ -131,6 +131,13 @@ class DirichletPosterior:
         alpha = np.array(self.prior.alpha)
         return np.asarray((alpha + self.table.means()[0]) / (np.sum(alpha) + self.table.n))
 
+    @property
+    def variance(self) -> Array:
+        """Var[p | y] = v + (E[p](1 - E[p]) - v)/(A + 1),  v = Var[s | y]/A^2,  A = sum alpha + n, (m,)."""
+        whole = float(np.sum(self.prior.alpha)) + self.table.n
+        mean, v = self.mean, self.table.moments()[1][0] / whole**2
+        return np.asarray(v + (mean * (1 - mean) - v) / (whole + 1))
+
     def draw(self, rng: np.random.Generator, size: int) -> tuple[Array, Integers]:
         """Independent draws of the unknown (size, m) and of the confidential table (size, m)."""
         s = self.table.draw(rng, size)

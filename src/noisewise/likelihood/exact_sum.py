@@ -22,6 +22,7 @@ import numpy as np
 from noisewise.likelihood import integers, inversion
 from noisewise.likelihood.additive_noise import GaussianNoise, LaplaceNoise
 from noisewise.likelihood.model import Parameters, numerical_score, scalar_supports
+from noisewise.likelihood.normal_rows import NormalRows
 from noisewise.likelihood.normal_sum import NormalSum
 from noisewise.likelihood.quadrature import on_panels
 from noisewise.populations.cleaned import attach
@@ -57,19 +58,23 @@ class Layout(NamedTuple):
 class ExactSum:
     """The likelihood of one noisy sum of one feature of one column, exactly."""
 
-    is_exact = True
-
-    def __init__(self, release: Release, population: Any, *, n: int) -> None:
+    def __init__(self, release: Release, population: Any, *, n: int, normal_rows: NormalRows | None = None) -> None:
         self.releases, self.population, self.n = (release,), population, n
         self.normal = NormalSum((release,), population, n=n)
         self.feature = self.normal.row[0]
         (self.column,) = self.feature.columns()
         self.one: Population = attach(population, release.schema, (self.column,))[self.column]
+        self.normal_rows = NormalRows() if normal_rows is None else normal_rows
+
+    @property
+    def is_exact(self) -> bool:
+        return not self.normal_rows.matter
 
     @property
     def because(self) -> str:
         how = "convolved" if self.one.is_discrete else "characteristic function inverted"
-        return f"exact law of the sum over {self.n} records ({how}), with the noise inside"
+        words = f"exact law of the sum over {self.n} records ({how}), with the noise inside"
+        return words + self.normal_rows.words()
 
     @classmethod
     def refusal(cls, release: Release, population: Any, *, n: int) -> str | None:
@@ -104,11 +109,14 @@ class ExactSum:
         is_near = ~(result < self._reached - HOPELESS)
         wide = np.flatnonzero(is_wide & is_near)
         mine = {name: np.asarray(value)[wide] for name, value in self.population.theta_of(self.column, theta).items()}
+        is_normal = is_wide & is_near
         for group in similar(self.one, mine, wide.size):
             chosen = {name: value[group] for name, value in mine.items()}
             found = self._inverted(chosen, group.size)
             resolved = (found.error < LARGEST_ERROR) & np.isfinite(found.log_density)
             result[wide[group[resolved]]] = found.log_density[resolved] + np.log(self.normal.noise.step[0])
+            is_normal[wide[group[resolved]]] = False
+        self.normal_rows.add(result, is_normal)
         return result
 
     def _inverted(self, theta: Theta, rows: int) -> inversion.Inverted:

@@ -78,6 +78,8 @@ def _one(noise: Any, n: int, law: Any) -> float:
     few = 0.0
     if is_split:
         few = few_off_atoms(noise, n, law, unit, tilt, log_moment)
+        if np.isnan(few):
+            return np.nan
     if n < FEW or log_beyond < math.log(TINY):
         return unit + math.log(few) if few > 0 else np.nan
     if is_gaussian:
@@ -205,6 +207,19 @@ def _many(
     on_atoms = transform(tilt, 0.0, mean, log_moment, atoms, logs, piece)[0].real
     spread = math.pi / (max(atoms.max(), piece[2] + piece[3]) - min(atoms.min(), piece[2]))
     beyond_spread = _log_bound(n, spread, on_atoms, ends_height, slope, is_split)
+    # The bound falls with omega and the whole is at most 1 on the window: where it is not met at the last term, and
+    # for a whole this large, no number of terms up to there will do.
+    last = MOST_TERMS * step
+    at_last = _log_bound(n, last, on_atoms, ends_height, slope, is_split)
+    if last < spread and not is_split:
+        inner = 0.5 * n * math.log1p(-4 / math.pi**2 * variance * last * last)
+        at_last = min(at_last, max(inner, beyond_spread))
+    if is_gaussian:
+        at_last += math.log(max(abs(_smooth(noise, last, tilt, peak, n * mean)), 1e-300))
+    else:
+        at_last += math.log(4.0 / last)
+    if at_last + math.log(float(MOST_TERMS)) > math.log(1e-13 * (1.0 + known) * period):
+        return np.nan
     total, largest = 0.0, 0.0
     for k in range(MOST_TERMS):
         omega = k * step

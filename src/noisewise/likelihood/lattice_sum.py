@@ -27,11 +27,13 @@ from noisewise.populations.parameters import Array
 
 __all__ = ["log_likelihood"]
 
+UNSEEN = 80.0  # a term of e^-80 is none
 FAINT = 58.0  # e^-58 of the heaviest value: left out, even of a million records
 FEW_POINTS = 64  # summed one by one
 SMOOTH = 1.75  # gaps: Gaussian noise this wide sees no lattice
 REACH = 9.0
 MOST_TERMS = 200_000
+MOST_PRODUCTS = 1_000_000  # of terms and values, where every term is needed
 
 
 def log_likelihood(noise: SumNoise, *, n: int, log_pmf: Array, low: float, gap: float) -> Array:
@@ -131,12 +133,17 @@ def _transformed(
     adjacent, variation = _steps(pmf)
     known = math.pi / max(float(values[-1] - values[0]), 1.0)
     past_known = _log_bound(n, known, adjacent, variation)
-    offsets = values - mean
+    # Values of no mass, as between whole numbers and a clamped end off them, cost nothing.
+    offsets = values[pmf > 0] - mean
+    pmf = pmf[pmf > 0]
     lag = shift - n * mean
     turn = np.exp(1j * step * offsets)
     wave = np.ones(pmf.size, np.complex128)
-    if highest / step > MOST_TERMS:
+    # The sum stops early only where the bound at the highest frequency is low.
+    is_long = _log_bound(n, min(highest, math.pi), adjacent, variation) > math.log(1e-14)
+    if highest / step > MOST_TERMS or (is_long and highest / step * pmf.size > MOST_PRODUCTS):
         return np.nan
+    unseen = math.exp(-2 * UNSEEN / n)
     total, largest = 0.0, 0.0
     for k in range(MOST_TERMS + 2):
         omega = k * step
@@ -150,6 +157,8 @@ def _transformed(
         for x in range(pmf.size):
             value += pmf[x] * wave[x]
             wave[x] *= turn[x]
+        if is_long and value.real * value.real + value.imag * value.imag < unseen:
+            continue
         powered = np.exp(n * np.log(value)) if value != 0 else 0j
         angle = -omega * lag  # e^{i w n mean} against e^{-i w shift}
         powered *= complex(math.cos(angle), math.sin(angle))
@@ -160,7 +169,7 @@ def _transformed(
         is_middle = not is_smooth and 2 * k == last - first + 1
         total += (powered * weight).real * (1.0 if k == 0 or is_middle else 2.0)
         largest = max(largest, abs(weight))
-        if k == 0 or total <= 0:
+        if k == 0 or total <= 0 or is_long:
             continue
         log_bound = _log_bound(n, min(omega, math.pi), adjacent, variation)
         if omega <= known:

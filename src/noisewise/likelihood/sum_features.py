@@ -1,7 +1,7 @@
 """A feature of one column as closed sums need it: one straight stretch and constants, or evenly spaced values.
 
     Line      value = a + b x on one stretch of the column, constant on the others: an exponential record keeps its form
-    Lattice   value = low + gap k, k = 0 .. size - 1, at the whole numbers between the bounds
+    Lattice   value = low + gap k, k = 0 .. size - 1, at the whole numbers between the bounds and at clamped ends
 Under a clamp what lies beyond the bounds is added at the bounds' values; under "refuse" the law is divided by the mass
 between the bounds, on the log scale, so that it keeps its digits however little that is.
 """
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from noisewise.likelihood.exact_sum import MOST_CONVOLVED, pieces
-from noisewise.populations.nodes import record_nodes
+from noisewise.populations.nodes import nothing_inside, record_nodes
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import Population
 from noisewise.release import Release
@@ -24,6 +24,7 @@ from noisewise.statistics.feature import Feature
 __all__ = ["Lattice", "Line"]
 
 STRAIGHT = 1e-12
+MOST_PARTS = 400  # of the smallest gap between values
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,23 @@ class Line:
         return {"atoms": self.atoms, "log_weights": weights, "pieces": np.stack(piece, axis=1)}
 
 
+def common_steps(values: Array) -> int | None:
+    """Into how many equal steps the range of sorted values falls so that every value is at one; None if too many.
+
+    The smallest gap is a step or a few of them, as .5 is where bounds (0, 5.5) clamp whole numbers.
+    """
+    gaps = np.diff(values)
+    if gaps.size == 0:
+        return None
+    away = (values - values[0]) / gaps.min()
+    for parts in range(1, MOST_PARTS + 1):
+        steps = round(float(away[-1]) * parts)
+        places = away * (steps / away[-1])
+        if np.max(np.abs(places - np.rint(places))) <= STRAIGHT * max(steps, 100):
+            return steps
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Lattice:
     """Values low + gap k, k = 0 .. size - 1."""
@@ -104,17 +122,20 @@ class Lattice:
 
     @classmethod
     def of(cls, feature: Feature, release: Release, column: str) -> Lattice | None:
-        """None where the whole numbers between the bounds do not give evenly spaced values."""
+        """None where the whole numbers between the bounds, and clamped ends, give no values on a lattice."""
         entry = release.schema.bounded(column)
-        if entry.low % 1 or entry.high % 1 or entry.high - entry.low >= MOST_CONVOLVED:
+        if entry.high - entry.low >= MOST_CONVOLVED:
             return None
-        points = np.arange(entry.low, entry.high + 1)
+        points = np.arange(np.ceil(entry.low), np.floor(entry.high) + 1)
+        if release.schema.outside == "clamp":
+            points = np.unique([entry.low, *points, entry.high])
+        if not points.size:
+            raise nothing_inside()
         values = np.unique(np.broadcast_to(feature.value({column: points}, release.schema), points.shape))
-        gaps = np.diff(values)
-        if gaps.size == 0 or np.any(np.rint(gaps / gaps.min()) * gaps.min() != gaps):
+        steps = common_steps(values)
+        if steps is None or steps >= MOST_CONVOLVED:
             return None
-        size = round(float(np.ptp(values)) / float(gaps.min())) + 1
-        return cls(float(values[0]), float(gaps.min()), size) if size <= MOST_CONVOLVED else None
+        return cls(float(values[0]), float(values[-1] - values[0]) / steps, steps + 1)
 
     def log_pmf(self, one: Population, release: Release, column: str, feature: Feature, theta: Theta) -> Array:
         """log P(value = low + gap k), (K, size)."""

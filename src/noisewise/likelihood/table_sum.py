@@ -17,9 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import logsumexp
@@ -132,11 +133,16 @@ class TableSum:
 
     def log_likelihood(self) -> Floats:
         """log p(y | theta), (K,); -inf where no table of n records can give y."""
-        return self._over_rows(lambda rows: self._likelihood(rows)[0])
+        return self._over_rows(self._likelihood)
 
     def means(self) -> Floats:
         """E[s_j | y, theta], (K, m)."""
-        return self._over_rows(lambda rows: self._likelihood(rows, with_means=True)[1])
+        return self.moments()[0]
+
+    def moments(self) -> tuple[Floats, Floats]:
+        """E[s_j | y, theta] and Var[s_j | y, theta], (K, m) each."""
+        both = self._over_rows(self._moments)
+        return both[..., 0], both[..., 1]
 
     def draw(self, rng: np.random.Generator, size: int | None = None) -> NDArray[np.int64]:
         """One table a row of theta, (K, m); or `size` tables for a single row."""
@@ -157,42 +163,56 @@ class TableSum:
                 each = max(1, MOST_CELLS // (self.cells.shape[1] * _circle(terms)))
         return np.concatenate(done)
 
-    def _likelihood(self, rows: Rows, *, with_means: bool = False) -> tuple[Floats, Floats]:
+    def _likelihood(self, rows: Rows) -> Floats:
         tilt, terms = self._tilted(rows)
-        circle = _circle(terms)
-        transforms = rfft(terms.weights, circle, axis=-1)
-        target = np.mod(self.n - np.sum(terms.first, axis=1), circle).astype(np.int64)
-        chance = irfft(np.prod(transforms, axis=1), circle, axis=-1)[np.arange(rows.size), target]
+        circle, target = self._target(terms)
+        product = np.prod(rfft(terms.weights, circle, axis=-1), axis=1)
+        chance = irfft(product, circle, axis=-1)[np.arange(rows.size), target]
         with np.errstate(divide="ignore", invalid="ignore"):
-            log_p = terms.log_mass + np.log(np.maximum(chance, 0.0)) - self.cells.log_total(self.n, tilt)
-        if not with_means:
-            return log_p, log_p
-        offsets = np.arange(terms.weights.shape[-1])
-        moved = rfft(terms.weights * offsets, circle, axis=-1)
+            return np.asarray(terms.log_mass + np.log(np.maximum(chance, 0.0)) - self.cells.log_total(self.n, tilt))
+
+    def _moments(self, rows: Rows) -> Floats:
+        """Mean and variance of every cell, (R, m, 2): about each cell's own centre, so that digits are kept."""
+        _, terms = self._tilted(rows)
+        circle, target = self._target(terms)
+        transforms = rfft(terms.weights, circle, axis=-1)
         before = np.cumprod(np.concatenate([np.ones_like(transforms[:, :1]), transforms[:, :-1]], axis=1), axis=1)
         after = np.cumprod(np.concatenate([np.ones_like(transforms[:, :1]), transforms[:, :0:-1]], axis=1), axis=1)
-        each = irfft(before * moved * after[:, ::-1], circle, axis=-1)
-        means = np.take_along_axis(each, target[:, None, None], axis=-1)[..., 0] / chance[:, None]
-        return log_p, terms.first + np.maximum(means, 0.0)
+        others = before * after[:, ::-1]
+        offsets = np.arange(terms.weights.shape[-1])
+        centre = np.rint(np.sum(terms.weights * offsets, axis=-1, keepdims=True))
+
+        def at_target(weights: Floats) -> Floats:
+            each = irfft(others * rfft(weights, circle, axis=-1), circle, axis=-1)
+            return np.asarray(np.take_along_axis(each, target[:, None, None], axis=-1)[..., 0])
+
+        chance, first, second = (at_target(terms.weights * (offsets - centre) ** k) for k in range(3))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean, square = first / chance, second / chance
+        place = np.maximum(centre[..., 0] + mean, 0.0)
+        return np.stack([terms.first + place, np.maximum(square - mean**2, 0.0)], axis=-1)
+
+    def _target(self, terms: _Terms) -> tuple[int, NDArray[np.int64]]:
+        """The size of the circle, and the place on it where the total is n, (R,)."""
+        circle = _circle(terms)
+        return circle, np.mod(self.n - np.sum(terms.first, axis=1), circle).astype(np.int64)
 
     def _draw(self, rng: np.random.Generator, rows: Rows, size: int) -> NDArray[np.int64]:
         _, terms = self._tilted(rows)
         circle = _circle(terms)
         forward = irfft(np.cumprod(rfft(terms.weights, circle, axis=-1), axis=1), circle, axis=-1)
         starts = np.cumsum(terms.first, axis=1)
-        m, width = terms.weights.shape[1:]
+        m = terms.weights.shape[1]
         owner = np.zeros(size, dtype=np.intp) if rows.size == 1 else np.arange(size)
         left = np.full(size, float(self.n))
         s = np.empty((size, m), dtype=np.int64)
-        offsets = np.arange(width)
         for j in range(m - 1, 0, -1):
-            place = np.mod((left - terms.first[owner, j] - starts[owner, j - 1])[:, None] - offsets, circle)
-            before = forward[owner[:, None], j - 1, place.astype(np.int64)]
-            cumulative = np.cumsum(terms.weights[owner, j] * np.maximum(before, 0.0), axis=-1)
-            if not np.all(cumulative[:, -1] > 0):
+            place = np.mod(left - terms.first[owner, j] - starts[owner, j - 1], circle).astype(np.int64)
+            weights, before = (np.ascontiguousarray(each) for each in (terms.weights[:, j], forward[:, j - 1]))
+            offset = _drawn_offsets(weights, before, owner, place, rng.random(size))
+            if np.any(offset < 0):
                 raise InvalidArgument("No table of n records can give this release.", argument="log_noise")
-            u = rng.random(size) * cumulative[:, -1]
-            s[:, j] = terms.first[owner, j] + np.sum(cumulative <= u[:, None], axis=-1)
+            s[:, j] = terms.first[owner, j] + offset
             left = left - s[:, j]
         s[:, 0] = left
         return s
@@ -240,6 +260,25 @@ class TableSum:
         variance = np.sum(weights * np.square(s - first[..., None] - mean[..., None]), axis=-1)
         total = np.sum(first + mean, axis=1)
         return _Terms(first, weights, np.sum(mass, axis=1), total, np.sqrt(np.sum(variance, axis=1)))
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def _drawn_offsets(weights: Any, before: Any, owner: Any, place: Any, u: Any) -> Any:
+    """k with chances weights[k] before[place - k] of each draw's row, by inversion at u; -1 where all are 0."""
+    found = np.full(u.size, -1)
+    for i in range(u.size):
+        row, law = weights[owner[i]], before[owner[i]]
+        total = 0.0
+        for k in range(row.size):
+            total += row[k] * max(law[place[i] - k], 0.0)  # a negative place counts from the end, as on a circle
+        if not total > 0:
+            continue
+        wanted, upto, k = u[i] * total, 0.0, -1
+        while upto <= wanted and k < row.size - 1:
+            k += 1
+            upto += row[k] * max(law[place[i] - k], 0.0)
+        found[i] = k
+    return found
 
 
 def _circle(terms: _Terms) -> int:

@@ -51,6 +51,7 @@ __all__ = [
 
 CellStatistic = Records | Histogram | Marginals | Count
 MOST_REDRAWS = 10_000
+MOST_LISTED = 4096  # values of a discrete record between its bounds
 
 
 def attach(population: AnyPopulation, schema: Schema, columns: Iterable[str]) -> Mapping[str, Population]:
@@ -160,7 +161,20 @@ def _from_base(
     own, entry = population.theta_of(column, theta), schema.column(column)
     if isinstance(entry, Bounded) and schema.outside == "refuse":
         return quantile_inside(law, entry, u, own)
+    if law.is_discrete and isinstance(entry, Bounded) and entry.high - entry.low < min(MOST_LISTED, u.size):
+        return _listed_quantile(law, entry, u, own)
     return _clamped(law.quantile(u, own), entry)
+
+
+def _listed_quantile(law: Population, entry: Bounded, u: Array, theta: Theta) -> Array:
+    """Clamped quantiles of a discrete record, looked up in a list of its few values: far faster than one by one."""
+    middle = law.quantile([0.5], theta)
+    origin = float(middle[np.isfinite(middle)][0]) % 1 if np.isfinite(middle).any() else 0.0
+    points = origin + np.arange(np.ceil(entry.low - origin), np.floor(entry.high - origin) + 1)
+    values = np.array([entry.low, *points, entry.high])
+    upto = law.cdf([np.nextafter(entry.low, -np.inf), *points], theta)
+    found = np.stack([values[np.searchsorted(row, u)] for row in upto])
+    return np.where(np.isnan(upto).any(axis=1, keepdims=True), np.nan, found)
 
 
 def _sample_normals(

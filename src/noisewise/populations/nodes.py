@@ -77,12 +77,17 @@ def record_nodes(
         nodes = quadrature_nodes(population, entry, schema.outside, theta, kinks, coarse=coarse)
     is_empty = schema.outside == "refuse" and bool(np.isnan(nodes.weight).all())
     if is_empty and not np.isnan(population.log_density([entry.low], theta)).any():
-        raise InvalidArgument(
-            "This population puts no mass inside the declared bounds, so it cannot have produced records that were "
-            "all inside them (outside='refuse').",
-            argument="population",
-        )
+        raise nothing_inside()
     return nodes
+
+
+def nothing_inside() -> InvalidArgument:
+    """The refusal of a truncated law that has no mass."""
+    return InvalidArgument(
+        "This population puts no mass inside the declared bounds, so it cannot have produced records that were "
+        "all inside them (outside='refuse').",
+        argument="population",
+    )
 
 
 def quantile_inside(population: Population, entry: Bounded, u: Array, theta: Theta) -> Array:

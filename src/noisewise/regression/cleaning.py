@@ -13,7 +13,7 @@ import numpy as np
 
 from noisewise.regression.problem import Fit, Floats, Problem
 
-NOTICEABLE = 1e-3
+NOTICEABLE, FELT = 1e-3, 1e-2
 ROWS = 20_000
 
 
@@ -24,6 +24,11 @@ class CleanedShare:
     clamped: float
     shortened: float
     clamps: bool  # False where records outside the bounds were refused instead
+
+    @property
+    def is_felt(self) -> bool:
+        """True where so many rows were clamped that a law without clamping misleads more than a normal one."""
+        return self.clamps and self.clamped > FELT
 
     def sentences(self) -> list[str]:
         """What is to be said of a method that leaves cleaning out of its law; nothing where hardly any row was."""

@@ -24,7 +24,14 @@ from noisewise.likelihood import normal_gaussian
 from noisewise.plan import Plan
 from noisewise.populations.parameters import Theta, rows_of
 from noisewise.privacy.law import AdditiveLaw, DiscreteLaplace
-from noisewise.regression.priors import COVARIATE_COVARIANCE, COVARIATE_MEAN, NOISE_VARIANCE, NormalCovariates
+from noisewise.regression.priors import (
+    COVARIATE_COVARIANCE,
+    COVARIATE_MEAN,
+    MORE_DEGREES,
+    NOISE_VARIANCE,
+    STRENGTH,
+    NormalCovariates,
+)
 from noisewise.regression.problem import Floats
 from noisewise.regression.row_law import RowLaw
 from noisewise.statistics import Moments
@@ -34,7 +41,6 @@ if TYPE_CHECKING:
 
 STEP = 1e-4
 POINTS = (-2, -1, 1, 2)
-WEAK_STRENGTH, WEAK_DEGREES = 0.1, 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +144,7 @@ class MomentsInformation:
         count, d, _ = covariance.shape
         given = self.model.covariates
         is_normal = isinstance(given, NormalCovariates)
-        strength, degrees = (given.strength, given.degrees) if is_normal else (WEAK_STRENGTH, d + WEAK_DEGREES)
+        strength, degrees = (given.strength, given.degrees) if is_normal else (STRENGTH, d + MORE_DEGREES)
         inverse = np.linalg.inv(covariance)
         units = []
         for i in range(d):

@@ -59,7 +59,11 @@ def learn(
     rng = np.random.default_rng(whole)
     with shown(progress, f"Inferring {', '.join(model.names)}") as report:
         fit, judged = _run(chosen, problem, rng, settings, report, options, model.names)
-    share = cleaned_share(np.random.default_rng([whole, CLEANING_STREAM]), problem, fit)
+        share = cleaned_share(np.random.default_rng([whole, CLEANING_STREAM]), problem, fit)
+        if reason and not chosen.models_shortening and share is not None and share.is_felt:
+            # Only a fit can tell how many rows met their bounds: no release says so.
+            name, reason = "marginal", f"{100 * share.clamped:.2g} % of rows were clamped, which only it models"
+            fit, judged = _run(METHODS[name], problem, rng, settings, report, options, model.names)
     notes = tuple(dict.fromkeys((*judged.notes, *_notes(name, problem, observed, share))))
     how = fit.how.replace("; ", ", ")  # what stands before the first semicolon is the method, the rest the law
     how = f"{how}, taken because {reason}" if reason else how

@@ -4,7 +4,8 @@ Every method is a module of this room with one function from a `Problem` to a `F
 for. `auto` takes `marginal`, whose law of the noisy moments is normal, unless some released square is visibly skew: the
 sum of n squares of N(mu, s^2) with noise of variance t^2 has skewness
     n (8 s^6 + 24 s^4 mu^2) / (n (2 s^4 + 4 s^2 mu^2) + t^2)^(3/2),
-and where that exceeds 1/4 (few rows, little noise) `exact-gibbs` keeps the exact law.
+and where that exceeds 1/4 (few rows, little noise) `exact-gibbs` keeps the exact law. Neither rule knows how many rows
+were clamped: where the fit says that it is more than one in a hundred, `learn` goes back to `marginal`.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ METHODS: Mapping[str, Method] = {
     "marginal": Method("marginal", models_shortening=True),
     "exact-gibbs": Method("exact_gibbs", runs_longer=True),
     "naive": Method("naive"),
-    "individual": Method("individual"),
+    "individual": Method("individual", models_shortening=True),
     "gibbs-noisy": Method("gibbs_moments", "sample_noisy"),
     "gibbs-prior": Method("gibbs_moments", "sample_prior"),
     "gibbs-update": Method("gibbs_moments", "sample_update"),

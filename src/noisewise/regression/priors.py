@@ -7,7 +7,10 @@
 None is a weak prior from public numbers alone. With c and s the likely centre and standard deviation of each entry (the
 release's centre and scale, else the middle and a quarter of the declared bounds),
     theta_i ~ N(0, (2.5 s_y/s_i)^2),        theta_0 + theta' c_x ~ N(c_y, (2.5 s_y)^2),
-    sigma^2 ~ InverseGamma(1, s_y^2/20),    mu | Sigma ~ N(c_x, 10 Sigma),    Sigma ~ InverseWishart(diag s_x^2, d + 2).
+    sigma^2 ~ InverseGamma(1/2, s_y^2/50),
+    mu | Sigma ~ N(c_x, 100 Sigma),   Sigma ~ InverseWishart(diag s_x^2/16, d + 1).
+Declared bounds are often much wider than the records, so these leave room: nine tenths of the prior lie between s/10
+and 3 s for the noise's standard deviation, s/10 and 0.8 s for a covariate's, with power tails above.
 "learned" gives the slopes a common unknown scale: theta_i ~ N(0, tau^2 (s_y/s_i)^2), tau^2 ~ InverseGamma(1/2, 1/2).
 """
 
@@ -25,7 +28,8 @@ from noisewise.errors import InvalidArgument
 from noisewise.regression.problem import Floats, GivenX, NormalX, Prior
 from noisewise.regression.units import Units
 
-WIDE, NOISE_SHARE, STRENGTH = 2.5, 1 / 20, 1 / 10
+WIDE, NOISE_SHAPE, NOISE_SHARE = 2.5, 1 / 2, 1 / 50
+STRENGTH, SPREAD_SHARE, MORE_DEGREES = 1 / 100, 1 / 16, 1.0
 LEARNED, RELEASED = "learned", "released"
 INTERCEPT, NOISE_VARIANCE = "intercept", "noise_variance"
 COVARIATE_MEAN, COVARIATE_COVARIANCE = "covariate_mean", "covariate_covariance"
@@ -202,7 +206,7 @@ def working_prior(
         relative = units.variance_factor * _symmetric(inverse.T @ precision @ inverse)
         return Prior(matrix @ mean + offset, relative, joint.shape, units.variance_factor * joint.rate, True)
     if noise is None:
-        shape, rate = 1.0, float(spread[-1]) ** 2 * NOISE_SHARE
+        shape, rate = NOISE_SHAPE, float(spread[-1]) ** 2 * NOISE_SHARE
     else:
         shape, rate = noise[0], units.variance_factor * noise[1]
     if coefficients is not None:
@@ -240,7 +244,8 @@ def working_covariates(
     size = len(spread) - 1
     factor = units.factor[:-1]
     if given is None:
-        return NormalX(centre[:-1] * units.intercept, STRENGTH, np.diag(np.square(spread[:-1])), size + 2.0)
+        scale = np.diag(np.square(spread[:-1]) * SPREAD_SHARE)
+        return NormalX(centre[:-1] * units.intercept, STRENGTH, scale, size + MORE_DEGREES)
     if isinstance(given, NormalCovariates):
         location, scale = given.sized(size)
         moved = factor * (location - units.centre[:-1]) * units.intercept
