@@ -94,7 +94,7 @@ def test_risk_by_simulation() -> None:
     ({"n": None}, "Give n"),
     ({"n": 1000}, "too many"),
     ({"estimand": np.sum}, "FiniteModel"),
-], ids=repr)  # fmt: skip
+], ids=["loss", "no n", "large n", "estimand"])  # fmt: skip
 def test_what_a_table_cannot_do_is_refused(change: dict[str, object], words: str) -> None:
     given = {"loss": "squared", "n": 4, **change}
     with pytest.raises(NoisewiseError, match=words):

@@ -44,15 +44,15 @@ def smallest_p_value(u):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("n", "epsilon", "holders", "law"), itertools.product(SIZES, EPSILONS, HOLDERS, LAWS))
-@pytest.mark.parametrize("d", TRIALS)
+@pytest.mark.parametrize(("n", "epsilon", "holders", "law"), list(itertools.product(SIZES, EPSILONS, HOLDERS, LAWS)))
+@pytest.mark.parametrize("d", list(TRIALS))
 def test_auto_is_calibrated(rng, d, n, epsilon, holders, law):
     u = ranks(rng, TRIALS[d], d=d, n=n, epsilon=epsilon, holders=holders, law=law)
     assert smallest_p_value(u) > ALARM
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("n", "epsilon", "law"), itertools.product((100, 1000), (1.0, 10.0), LAWS))
+@pytest.mark.parametrize(("n", "epsilon", "law"), list(itertools.product((100, 1000), (1.0, 10.0), LAWS)))
 @pytest.mark.parametrize("d", [1, 2])
 def test_auto_is_calibrated_through_shortened_rows(rng, d, n, epsilon, law):
     u = ranks(rng, SHORTENED_TRIALS, d=d, n=n, epsilon=epsilon, law=law, shrink=math.sqrt(d))
