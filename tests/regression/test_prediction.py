@@ -175,3 +175,20 @@ def test_its_table_shows_the_rows(posterior: Posterior) -> None:
     assert text.startswith("A new cost, predicted:")
     assert "5 %" in text
     assert "... and 10 more rows." in text
+
+
+@pytest.mark.parametrize(
+    "bad", [{"age": "old", "bmi": 20}, {"age": [10**400], "bmi": [20]}, [[10**400, 1]], "x", None, [[np.nan, 1]]],
+    ids=["text", "huge", "huge array", "a text", "nothing", "nan"],
+)  # fmt: skip
+def test_what_is_not_rows_of_numbers_is_refused(bad: Any, posterior: Posterior) -> None:
+    with pytest.raises(InvalidArgument) as error:
+        MODEL.predict(posterior, bad)
+    assert error.value.argument == "X"
+
+
+def test_a_posterior_of_another_model_is_refused(posterior: Posterior) -> None:
+    for other in (posterior, None, 5):
+        with pytest.raises(InvalidArgument) as error:
+            nw.LinearRegression(["height"], "cost").predict(other, [[1.0]])
+        assert error.value.argument == "posterior"

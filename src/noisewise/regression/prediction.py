@@ -91,6 +91,7 @@ def predict(
     model: LinearRegression, posterior: Posterior, X: Any, *, level: float, kind: str, seed: int | None
 ) -> Prediction:
     """The predictive law at each row of X."""
+    x = feature_rows(model, posterior, X)
     if posterior.is_point:
         raise Unsupported(
             f"method={posterior.method!r} gives a point estimate, which has no predictive law. Ask for "
@@ -99,7 +100,6 @@ def predict(
     if kind not in KINDS:
         raise InvalidArgument(f"kind = {kind!r:.40}: it is 'response' or 'mean'.", argument="kind")
     share = checked_level(level)
-    x = feature_rows(model, posterior, X)
     lines = _lines(model, posterior, x)
     inner = equal_tailed(lines, share)
     outer, draws, variance = inner, lines, np.zeros(len(lines))
@@ -176,6 +176,12 @@ def _lines(model: LinearRegression, posterior: Posterior, x: Floats) -> Floats:
 
 def feature_rows(model: LinearRegression, posterior: Posterior, X: Any) -> Floats:
     """X as features (rows, d): an array in their order, or columns by name from which they are computed."""
+    missing = [str(feature) for feature in model.features if str(feature) not in getattr(posterior, "draws", {})]
+    if missing:
+        raise InvalidArgument(
+            f"posterior is not of this regression: it has no coefficient of {missing[0]}. Give what infer returned.",
+            argument="posterior",
+        )
     if isinstance(X, Mapping) or (hasattr(X, "columns") and hasattr(X, "__getitem__")):
         schema = posterior.releases[0].schema if posterior.releases else None
         columns = [_from_columns(feature, X, schema) for feature in model.features]
@@ -193,19 +199,23 @@ def feature_rows(model: LinearRegression, posterior: Posterior, X: Any) -> Float
 
 
 def _array(X: Any, size: int) -> Floats:
-    try:
-        x = np.asarray(X, dtype=float)
-    except (TypeError, ValueError):
-        raise InvalidArgument("X must be an array (rows, features) or columns by name.", argument="X") from None
+    x = _numbers(X)
     if x.ndim == 1:
         return x.reshape(-1, 1) if size == 1 else x.reshape(1, -1)
     return x
 
 
+def _numbers(X: Any) -> Floats:
+    try:
+        return np.asarray(X, dtype=float)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidArgument("X must be an array (rows, features) or columns by name.", argument="X") from None
+
+
 def _from_columns(feature: Feature, X: Any, schema: Schema | None) -> Any:
     """One feature from columns by name; or the column that is called as the feature is written."""
     if str(feature) in X:
-        return np.asarray(X[str(feature)], dtype=float)
+        return _numbers(X[str(feature)])
     missing = sorted(name for name in feature.columns() if name not in X)
     if missing or schema is None:
         raise InvalidArgument(f"X has no column {(missing or [str(feature)])[0]!r}.", argument="X")
@@ -221,6 +231,6 @@ def _codes(values: Any, schema: Schema, name: str) -> Floats:
             index = {level: k for k, level in enumerate(column.levels)}
             return np.array([index[value] for value in np.atleast_1d(np.asarray(values, dtype=object))], float)
         return np.asarray(values, dtype=float)
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise InvalidArgument(f"Column {name!r} of X holds values that the schema does not know.",
                               argument="X") from None  # fmt: skip

@@ -275,7 +275,7 @@ def _symmetric(matrix: Floats) -> Floats:
 def _numbers(given: Any, argument: str, *, most: int) -> Floats:
     try:
         array = np.array(given, dtype=float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         array = np.array(np.nan)
     if array.ndim > most or array.size == 0 or not np.all(np.isfinite(array)) or isinstance(given, bool):
         raise InvalidArgument(f"{argument} = {given!r:.60} must hold finite numbers.", argument=argument)
