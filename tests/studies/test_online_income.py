@@ -54,7 +54,8 @@ def test_real_places_are_asked_in_every_run_and_the_sd_needs_adaptive_questions(
     assert off["adaptive"] < 5 < off["fixed"]
 
 
-def test_without_data_the_incomes_are_simulated_and_it_says_so(tmp_path: Path) -> None:
+def test_without_data_the_incomes_are_simulated_and_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NOISEWISE_DATA", raising=False)
     rows = STUDY.run(SMALL, workers=1).rows
     assert {row["data"] for row in rows} == {"simulated"}
     assert "simulated" in STUDY.note(rows)
