@@ -78,9 +78,12 @@ def test_ranks_are_uniform_at_few_rows_and_any_epsilon(rng, world, epsilon):
 
 @pytest.mark.parametrize(("law", "intercept"), [("gaussian", False), ("laplace", False), ("gaussian", True)])
 def test_the_posterior_is_that_of_importance_sampling_from_the_prior(rng, law, intercept):
-    world = draw_world(rng, d=1, n=6, epsilon=4.0, law=law, intercept=intercept, is_relative=True)
+    while True:  # a release in the prior's bulk, where importance sampling can tell a third of a deviation
+        world = draw_world(rng, d=1, n=6, epsilon=4.0, law=law, intercept=intercept, is_relative=True)
+        drawn, weight = importance_posterior(rng, world.problem, 300_000)
+        if 1 / np.sum(weight**2) > 2000:
+            break
     fit = exact_gibbs.sample(world.problem, rng, chains=2, draws=6000, warmup=1000)
-    drawn, weight = importance_posterior(rng, world.problem, 300_000)
     for i in range(world.problem.q):
         assert weighted_mean_agrees(fit.theta[..., i], drawn["theta"][:, i], weight)
         assert weighted_mean_agrees(fit.theta[..., i] ** 2, drawn["theta"][:, i] ** 2, weight)

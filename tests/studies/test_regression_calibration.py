@@ -9,7 +9,8 @@ import pytest
 from scipy import stats
 
 from noisewise.errors import NoisewiseError
-from noisewise.studies.regression_calibration import STUDY, RankedRows, half_width, rank, row_of
+from noisewise.studies.rank_panels import half_width
+from noisewise.studies.regression_calibration import STUDY, RankedRows, rank, row_of
 
 FIELDS = ["method", "n", "epsilon", "parameter", "ks", "coverage95", "seconds_per_fit"]
 SETTINGS = ["n", "epsilon", "trials", "method", "d", "holders", "noise"]

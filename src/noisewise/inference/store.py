@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import io
-import json
 from collections.abc import Mapping
 from os import PathLike
-from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
 from noisewise.errors import InvalidArgument, NoisewiseError, Unsupported
+from noisewise.inference import archive
 from noisewise.inference.diagnostics import Verdict
 from noisewise.inference.exact import IndependentVerdict
 from noisewise.inference.posterior import Posterior
-from noisewise.release import Release, write_whole
+from noisewise.release import Release
 
 __all__ = ["FORMAT", "load", "save"]
 
@@ -48,7 +45,7 @@ VERDICTS["SavedVerdict"] = SavedVerdict
 
 def save(posterior: Posterior, path: str | PathLike[str]) -> None:
     """Write a posterior to one file."""
-    where = _path(path)
+    where = archive.checked_path(path)
     header = {
         "format": FORMAT,
         **{name: getattr(posterior, name) for name in PLAIN},
@@ -62,20 +59,14 @@ def save(posterior: Posterior, path: str | PathLike[str]) -> None:
     arrays = {f"draws_{k}": value for k, value in enumerate(posterior.draws.values())}
     if posterior.energy is not None:
         arrays["energy"] = np.asarray(posterior.energy)
-    stream = io.BytesIO()
-    np.savez(stream, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
-    try:
-        write_whole(where, stream.getvalue())
-    except NoisewiseError as error:
-        reason = error.__context__
-        raise NoisewiseError(f"Cannot write {str(where)!r}: {getattr(reason, 'strerror', None) or reason}.") from None
+    archive.write(where, header, arrays)
 
 
 def load(path: str | PathLike[str]) -> Posterior:
     """Read a posterior; anything wrong with the file is one sentence."""
-    where = _path(path)
-    try:
-        header, arrays = _read(where)
+    where = archive.checked_path(path)
+    with archive.reading(where, "posterior"):
+        header, arrays = archive.read(where, form=FORMAT)
         draws = {name: arrays[f"draws_{k}"] for k, name in enumerate(header["names"])}
         return Posterior(
             draws=draws,
@@ -87,32 +78,6 @@ def load(path: str | PathLike[str]) -> Posterior:
             energy=arrays.get("energy"),
             **{name: header[name] for name in PLAIN},
         )
-    except NoisewiseError as error:
-        raise InvalidArgument(f"{where} is not a saved posterior: {error}", argument="path") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, BadZipFile) as error:
-        raise InvalidArgument(
-            f"{where} is not a whole saved posterior ({type(error).__name__}). Save it again.", argument="path"
-        ) from None
-
-
-def _read(where: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    with where.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-        if not hasattr(file, "files"):
-            raise ValueError("one array, not an archive")
-        arrays = {key: file[key] for key in file.files}
-    header: dict[str, Any] = json.loads(str(arrays.pop("header")))
-    if header["format"] != FORMAT:
-        raise InvalidArgument(
-            f"its format is {header['format']!r:.60}; this version reads {FORMAT!r}. A newer Noisewise may be needed.",
-            argument="path",
-        )
-    return header, arrays
-
-
-def _path(path: object) -> Path:
-    if not isinstance(path, str | PathLike) or not str(path):
-        raise InvalidArgument(f"path = {path!r:.60} is not the path of a file.", argument="path")
-    return Path(path)
 
 
 def _stated(n: Any) -> Any:

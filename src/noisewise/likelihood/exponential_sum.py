@@ -28,7 +28,7 @@ from numba import njit
 
 from noisewise.likelihood.few_records import FEW, few_off_atoms
 from noisewise.likelihood.record_law import ends, tilted, transform
-from noisewise.likelihood.sum_noise import SumNoise, choose_tilt, least_value, log_noise
+from noisewise.likelihood.sum_noise import SumNoise, choose_tilt, highest_point, least_value, log_noise, on_one_stretch
 from noisewise.populations.parameters import Array
 
 __all__ = ["log_likelihood"]
@@ -56,22 +56,15 @@ def _rows(noise: Any, n: int, atoms: Any, log_weights: Any, pieces: Any) -> Any:
 @njit(cache=True)  # type: ignore[untyped-decorator]
 def _one(noise: Any, n: int, law: Any) -> float:
     """log p(y | theta) of one theta."""
-    is_gaussian, sd, knots, slopes = noise[0], noise[2], noise[4], noise[6]
+    is_gaussian, sd = noise[0], noise[2]
     atoms, logs, piece = law
     tilt, stretch = choose_tilt(noise, n, law)
     log_moment, mean, variance, log_off = tilted(tilt, atoms, logs, piece)
     low, high = ends(tilt, n, log_moment, variance, law)
-    if stretch >= 0:
-        left = knots[stretch - 1] if stretch > 0 else -np.inf
-        right = knots[stretch] if stretch < knots.size else np.inf
-        if left <= low and high <= right:
-            at = right if right < np.inf else left
-            return float(n * log_moment + log_noise(noise, at) - tilt * at)
-    peak = n * mean
-    if not is_gaussian and stretch < 0:
-        for j in range(knots.size):
-            if slopes[j + 1] <= tilt <= slopes[j]:
-                peak = knots[j]
+    straight = on_one_stretch(noise, tilt, stretch, n * log_moment, low, high)
+    if not np.isnan(straight):
+        return float(straight)
+    peak = highest_point(noise, tilt, stretch, n * mean)
     # p in units of e^unit, the unit at which the integral of f_tau h is taken.
     unit = n * log_moment + log_noise(noise, peak) - tilt * peak
     is_split, log_beyond = _shares(n, log_off)

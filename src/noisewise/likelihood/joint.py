@@ -119,8 +119,8 @@ def joint_likelihood(
     return Product(tuple(models))
 
 
-def checked_releases(releases: object) -> tuple[Release, ...]:
-    """One release or several, all of a kind that can be learnt from."""
+def listed_releases(releases: object) -> tuple[Release, ...]:
+    """One release or several different ones, of whatever kind."""
     given = (releases,) if isinstance(releases, Release) else releases
     if isinstance(given, str | bytes) or not isinstance(given, Sequence) or not given:
         raise InvalidArgument(
@@ -133,6 +133,15 @@ def checked_releases(releases: object) -> tuple[Release, ...]:
                 "Load files with Release.load(path).",
                 argument="releases",
             )
+    if len({release.hash for release in given}) != len(given):
+        raise InvalidArgument("The same release is given twice; it tells nothing new.", argument="releases")
+    return tuple(given)
+
+
+def checked_releases(releases: object) -> tuple[Release, ...]:
+    """One release or several, all of a kind that a population can be learnt from."""
+    given = listed_releases(releases)
+    for release in given:
         if isinstance(release.statistic, Quantile):
             raise Unsupported(
                 f"{release.statistic} came through the exponential mechanism, which serves to set bounds only. "
@@ -140,10 +149,7 @@ def checked_releases(releases: object) -> tuple[Release, ...]:
             )
         if isinstance(release.statistic, SmallestEigenvalue | Moments):
             raise Unsupported(f"A release of {release.statistic.kind} is for a regression model, not for a population.")
-    hashes = [release.hash for release in given]
-    if len(set(hashes)) != len(hashes):
-        raise InvalidArgument("The same release is given twice; it tells nothing new.", argument="releases")
-    return tuple(given)
+    return given
 
 
 def stated_sizes(releases: tuple[Release, ...], n: object) -> list[int]:

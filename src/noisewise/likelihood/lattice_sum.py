@@ -22,7 +22,7 @@ from numba import njit
 
 from noisewise.likelihood.exponential_sum import line_integral
 from noisewise.likelihood.record_law import NO_PIECE, ends, tilted
-from noisewise.likelihood.sum_noise import SumNoise, choose_tilt, least_value, log_noise
+from noisewise.likelihood.sum_noise import SumNoise, choose_tilt, highest_point, least_value, log_noise, on_one_stretch
 from noisewise.populations.parameters import Array
 
 __all__ = ["log_likelihood"]
@@ -83,21 +83,13 @@ def _visible(noise: Any, logs: Any) -> tuple[int, int]:
 def _one(noise: Any, n: int, law: Any) -> float:
     """log p(y | theta) of one theta."""
     values, logs, piece = law
-    knots, slopes = noise[4], noise[6]
     tilt, stretch = choose_tilt(noise, n, law)
     log_moment, mean, variance, _ = tilted(tilt, values, logs, piece)
     low, high = ends(tilt, n, log_moment, variance, law)
-    if stretch >= 0:
-        left = knots[stretch - 1] if stretch > 0 else -np.inf
-        right = knots[stretch] if stretch < knots.size else np.inf
-        if left <= low and high <= right:
-            at = right if right < np.inf else left
-            return float(n * log_moment + log_noise(noise, at) - tilt * at)
-    peak = n * mean
-    if not noise[0] and stretch < 0:
-        for j in range(knots.size):
-            if slopes[j + 1] <= tilt <= slopes[j]:
-                peak = knots[j]
+    straight = on_one_stretch(noise, tilt, stretch, n * log_moment, low, high)
+    if not np.isnan(straight):
+        return float(straight)
+    peak = highest_point(noise, tilt, stretch, n * mean)
     unit = n * log_moment + log_noise(noise, peak) - tilt * peak
     first, last = math.ceil(low - 1e-9), math.floor(high + 1e-9)
     pmf = np.exp(logs + tilt * values - log_moment)

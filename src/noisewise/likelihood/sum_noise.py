@@ -101,6 +101,31 @@ def choose_tilt(noise: Any, n: int, law: Any) -> tuple[float, int]:
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
+def on_one_stretch(noise: Any, tilt: float, stretch: int, log_total: float, low: float, high: float) -> float:
+    """log E g(s) where log g is straight over all that the sum reaches; NaN elsewhere. log_total is log E e^{tau s}."""
+    knots = noise[4]
+    if stretch >= 0:
+        left = knots[stretch - 1] if stretch > 0 else -np.inf
+        right = knots[stretch] if stretch < knots.size else np.inf
+        if left <= low and high <= right:
+            at = right if right < np.inf else left
+            return float(log_total + log_noise(noise, at) - tilt * at)
+    return np.nan
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def highest_point(noise: Any, tilt: float, stretch: int, mean: float) -> float:
+    """Where g(s) e^{-tau s} is taken as the unit: the knot whose slopes hold tau, else the mean of the tilted sum."""
+    knots, slopes = noise[4], noise[6]
+    peak = mean
+    if not noise[0] and stretch < 0:
+        for j in range(knots.size):
+            if slopes[j + 1] <= tilt <= slopes[j]:
+                peak = knots[j]
+    return peak
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
 def least_value(noise: Any, variance: float) -> float:
     """An integral of f_tau h below this has lost its digits: f_tau avoids the place where h is, as few records may."""
     width = noise[2] if noise[0] else 1.0 / noise[6][0]

@@ -7,23 +7,19 @@ Nothing is pickled. What is computed from these (the design's tables, sums of an
 
 from __future__ import annotations
 
-import io
-import json
 from os import PathLike
-from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
-from noisewise.errors import InvalidArgument, NoisewiseError, Unsupported
+from noisewise.errors import NoisewiseError, Unsupported
+from noisewise.inference import archive
 from noisewise.online.asked import question_of
 from noisewise.online.particles import Particles
 from noisewise.online.survey import Survey
 from noisewise.populations.text import population_from_spec, population_to_spec
 from noisewise.privacy.guarantee import guarantee_from_dict
 from noisewise.query import Query
-from noisewise.release import write_whole
 
 __all__ = ["FORMAT", "load", "save"]
 
@@ -35,7 +31,7 @@ ARRAYS = ("position", "log_weight", "log_prior", "log_likelihood")
 
 def save(survey: Survey, path: str | PathLike[str]) -> None:
     """Write a survey to one file."""
-    where = _path(path)
+    where = archive.checked_path(path)
     try:
         population = population_to_spec(survey.population)
     except NoisewiseError as error:
@@ -53,26 +49,14 @@ def save(survey: Survey, path: str | PathLike[str]) -> None:
         "answered": [[question.query().to_dict(), values] for question, values in survey._answered.items()],
     }
     arrays = {name: getattr(survey._particles, name) for name in ARRAYS}
-    stream = io.BytesIO()
-    np.savez(stream, header=np.array(json.dumps(header)), **arrays)
-    try:
-        write_whole(where, stream.getvalue())
-    except NoisewiseError as error:
-        reason = error.__context__
-        raise NoisewiseError(f"Cannot write {str(where)!r}: {getattr(reason, 'strerror', None) or reason}.") from None
+    archive.write(where, header, arrays)
 
 
 def load(path: str | PathLike[str]) -> Survey:
     """Read a survey; anything wrong with the file is one sentence."""
-    where = _path(path)
-    try:
-        return _survey(*_read(where))
-    except NoisewiseError as error:
-        raise InvalidArgument(f"{where} is not a saved survey: {error}", argument="path") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, BadZipFile) as error:
-        raise InvalidArgument(
-            f"{where} is not a whole saved survey ({type(error).__name__}). Save it again.", argument="path"
-        ) from None
+    where = archive.checked_path(path)
+    with archive.reading(where, "survey"):
+        return _survey(*archive.read(where, form=FORMAT))
 
 
 def _survey(header: dict[str, Any], arrays: dict[str, Any]) -> Survey:
@@ -106,23 +90,3 @@ def _particles(arrays: dict[str, Any], survey: Survey) -> Particles:
     if found.position.shape != shape or any(getattr(found, name).shape != shape[:1] for name in ARRAYS[1:]):
         raise ValueError("particles of another shape")
     return found
-
-
-def _read(where: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    with where.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-        if not hasattr(file, "files"):
-            raise ValueError("one array, not an archive")
-        arrays = {key: file[key] for key in file.files}
-    header: dict[str, Any] = json.loads(str(arrays.pop("header")))
-    if header["format"] != FORMAT:
-        raise InvalidArgument(
-            f"its format is {header['format']!r:.60}; this version reads {FORMAT!r}. A newer Noisewise may be needed.",
-            argument="path",
-        )
-    return header, arrays
-
-
-def _path(path: object) -> Path:
-    if not isinstance(path, str | PathLike) or not str(path):
-        raise InvalidArgument(f"path = {path!r:.60} is not the path of a file.", argument="path")
-    return Path(path)

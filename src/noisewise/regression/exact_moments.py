@@ -20,8 +20,8 @@ from noisewise.regression.loadings import Published
 from noisewise.regression.normal_product import (
     draw_mixing,
     draw_moments,
-    expected,
     from_matrix,
+    log_noise,
     to_matrix,
 )
 from noisewise.regression.problem import Floats
@@ -92,11 +92,7 @@ def noise_log_density(data: Published, j: int, vector: Floats) -> float:
     """log p(t_j | T_j), less its constant; `vector` is T_j at the pairs."""
     value = 0.0
     for k in range(data.components[j]):
-        away = data.observed[j, k] - expected(data, j, k, vector)
-        if data.laplace[j, k] > 0.0:
-            value -= abs(away) / data.laplace[j, k]
-        else:
-            value -= 0.5 * away * away / data.variance[j, k]
+        value += log_noise(data, j, k, vector)
     return value
 
 

@@ -145,6 +145,15 @@ def expected(published: Published, j: int, k: int, vector: Floats) -> float:
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
+def log_noise(published: Published, j: int, k: int, vector: Floats) -> float:
+    """log p(t_jk | T_j), less its constant; `vector` is T_j at the pairs."""
+    away = published.observed[j, k] - expected(published, j, k, vector)
+    if published.laplace[j, k] > 0.0:
+        return float(-abs(away) / published.laplace[j, k])
+    return float(-0.5 * away * away / published.variance[j, k])
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
 def factor_components(published: Published, j: int, product: Floats, mixing: Floats, lower: Floats) -> bool:
     """The factor of n A C A' + diag v."""
     size = published.components[j]

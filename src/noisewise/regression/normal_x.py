@@ -34,7 +34,7 @@ from noisewise.regression.cross_moments import (
     set_variance,
 )
 from noisewise.regression.loadings import Beliefs, Published, beliefs, published, require_normal_covariates
-from noisewise.regression.normal_product import expected
+from noisewise.regression.normal_product import log_noise
 from noisewise.regression.problem import Fit, Floats, Problem
 from noisewise.regression.start import first_moments
 from noisewise.regression.wishart import (
@@ -156,12 +156,7 @@ def published_fit(data: Published, parts: Cross, j: int, vector: Floats) -> floa
     """log p(published xx | S_j), less its constant; `vector` is S_j at the pairs."""
     value = 0.0
     for k in range(parts.count_xx[j]):
-        component = parts.xx[j, k]
-        away = data.observed[j, component] - expected(data, j, component, vector)
-        if data.laplace[j, component] > 0.0:
-            value -= abs(away) / data.laplace[j, component]
-        else:
-            value -= 0.5 * away * away / data.variance[j, component]
+        value += log_noise(data, j, parts.xx[j, k], vector)
     return value
 
 

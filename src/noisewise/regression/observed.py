@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
-from noisewise.likelihood.joint import check_disjoint, stated_sizes
+from noisewise.likelihood.joint import check_disjoint, listed_releases, stated_sizes
 from noisewise.privacy.law import AdditiveLaw, DiscreteLaplace
 from noisewise.regression.problem import Eigenvalue, Floats, Holder
 from noisewise.regression.units import Units, same_covariates
@@ -70,29 +70,17 @@ def observe(
 
 def regression_releases(releases: object) -> tuple[Release, ...]:
     """One release or several, each of Moments or of SmallestEigenvalue."""
-    given = (releases,) if isinstance(releases, Release) else releases
-    if isinstance(given, str | bytes) or not isinstance(given, Sequence) or not given:
-        raise InvalidArgument(
-            "Give a Release or a list of them, as from Release.load('cost.release.json').", argument="releases"
-        )
+    given = listed_releases(releases)
     for release in given:
-        if not isinstance(release, Release):
-            raise InvalidArgument(
-                f"releases holds a {type(release).__name__}; only releases can be learnt from. "
-                "Load files with Release.load(path).",
-                argument="releases",
-            )
         if not isinstance(release.statistic, Moments | SmallestEigenvalue):
             raise Unsupported(
                 f"A regression learns from releases of Moments; {release.statistic} is one of "
                 f"{release.statistic.kind}. Plan Moments(features, response), or describe these records by a "
                 "population."
             )
-    if len({release.hash for release in given}) != len(given):
-        raise InvalidArgument("The same release is given twice; it tells nothing new.", argument="releases")
     if not any(isinstance(release.statistic, Moments) for release in given):
         raise Unsupported("A smallest eigenvalue alone tells nothing about coefficients; add a release of Moments.")
-    return tuple(given)
+    return given
 
 
 def _check_subject(release: Release, features: Sequence[Feature], response: Feature, intercept: bool) -> None:

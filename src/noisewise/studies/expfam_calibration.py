@@ -20,13 +20,12 @@ from noisewise.evaluate.discrepancy import uniformity
 from noisewise.evaluate.trials import run_trials
 from noisewise.populations.parameters import Array
 from noisewise.studies.expfam import FAMILIES, METHODS, SAMPLES, Batch, batches_of, settings_of, trial_seeds
+from noisewise.studies.rank_panels import draw_distances, draw_distributions, half_width, share_legend
 from noisewise.studies.study import Row, Rows, Setup, Study
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BAND = 0.99  # where a calibrated curve, or distance, lies with this probability
 Cell = tuple[str, int, float, str]
 
 
@@ -96,40 +95,16 @@ def draw(figure: Figure, rows: Rows) -> None:
     for line, kind in zip(panels, kinds, strict=True):
         for axes, family in zip(line, families, strict=True):
             if kind == "distances":
-                _draw_distances(axes, [row for row in rows if (row["family"], row["epsilon"]) == (family, epsilon)])
+                mine = [row for row in rows if (row["family"], row["epsilon"]) == (family, epsilon)]
+                draw_distances(axes, mine, _colour, trials=min(row["trials"] for row in mine))
             else:
-                _draw_distributions(axes, {c[3]: u for c, u in uniforms.items() if c[:3] == (family, n, epsilon)})
+                curves = {c[3]: u for c, u in uniforms.items() if c[:3] == (family, n, epsilon)}
+                draw_distributions(axes, curves, _colour)
                 axes.set_xlabel(f"rank of the truth, n = {n}")
         line[0].set_ylabel("KS distance from uniform" if kind == "distances" else "share below")
     for axes, family in zip(panels[0], families, strict=True):
         axes.set_title(f"{family}, ε = {epsilon:g}", fontsize="medium")
-    handles: dict[str, Any] = {}
-    for axes in panels.ravel():
-        handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles), fontsize="small")
-
-
-def _draw_distances(axes: Axes, rows: Rows) -> None:
-    for method in dict.fromkeys(row["method"] for row in rows):
-        line = sorted((row["n"], row["ks"]) for row in rows if row["method"] == method)
-        axes.plot(*zip(*line, strict=True), marker="o", ms=4, color=_colour(method), label=method)
-    axes.axhspan(0, _half_width(min(row["trials"] for row in rows)), color="0.88", lw=0)
-    axes.set(xscale="log", xlabel="records n", ylim=(0, None))
-
-
-def _draw_distributions(axes: Axes, curves: dict[str, Array]) -> None:
-    line = np.linspace(0, 1, 101)
-    half = _half_width(min(u.size for u in curves.values()))
-    axes.fill_between(line, np.maximum(line - half, 0), np.minimum(line + half, 1), color="0.88", lw=0)
-    for method, u in curves.items():
-        axes.ecdf(u, color=_colour(method), label=method, lw=1.3)
-    axes.set(xlim=(0, 1), ylim=(0, 1))
-
-
-def _half_width(trials: int) -> float:
-    from scipy.stats import kstwo
-
-    return float(kstwo.isf(1 - BAND, trials))
+    share_legend(figure, panels)
 
 
 def _colour(method: str) -> str:
@@ -138,7 +113,7 @@ def _colour(method: str) -> str:
 
 def outside(rows: Rows, method: str) -> list[Row]:
     """The cells where a method's distance is beyond the 99 % band of a calibrated one."""
-    return [row for row in rows if row["method"] == method and row["ks"] > _half_width(row["trials"])]
+    return [row for row in rows if row["method"] == method and row["ks"] > half_width(row["trials"])]
 
 
 def note(rows: Rows) -> str:

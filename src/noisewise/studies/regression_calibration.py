@@ -10,7 +10,7 @@ numbers; the note says whether the figures' pattern is ours. `regression` says w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -19,15 +19,14 @@ from noisewise.evaluate.discrepancy import uniformity
 from noisewise.populations.parameters import Array
 from noisewise.regression.priors import NOISE_VARIANCE
 from noisewise.regression.problem import Floats
+from noisewise.studies.rank_panels import draw_distances, draw_distributions, half_width, share_legend
 from noisewise.studies.regression import METHODS, NEAR, Batch, batches_of, colour, settings_of
 from noisewise.studies.study import Row, Rows, Setup, Study
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 RANKED = 100  # draws of a trial
-BAND = 0.99  # where a calibrated curve, or distance, lies with this probability
 Cell = tuple[str, int, float, str]  # method, n, epsilon, parameter
 
 
@@ -107,13 +106,6 @@ def row_of(cell: Cell, uniforms: Array, seconds: float) -> Row:
     }
 
 
-def half_width(trials: int) -> float:
-    """Below this, Kolmogorov's distance is one that a calibrated posterior has."""
-    from scipy.stats import kstwo
-
-    return float(kstwo.isf(1 - BAND, trials))
-
-
 def draw(figure: Figure, rows: Rows) -> None:
     """ks against n at the smallest epsilon (Figure 5.4), and the distribution of u at the smallest n (Figure 5.5)."""
     parameters = list(dict.fromkeys(row["parameter"] for row in rows))
@@ -127,36 +119,15 @@ def draw(figure: Figure, rows: Rows) -> None:
         for axes, parameter in zip(line, parameters, strict=True):
             if kind == "distances":
                 mine = [row for row in rows if (row["parameter"], row["epsilon"]) == (parameter, epsilon)]
-                _draw_distances(axes, mine, count)
+                draw_distances(axes, mine, colour, trials=count)
             else:
                 key = (sizes[0], epsilon, parameter)
-                _draw_distributions(axes, {cell[0]: u for cell, u in uniforms.items() if cell[1:] == key})
+                draw_distributions(axes, {cell[0]: u for cell, u in uniforms.items() if cell[1:] == key}, colour)
                 axes.set_xlabel(f"rank of the truth, n = {sizes[0]}")
         line[0].set_ylabel("KS distance from uniform" if kind == "distances" else "share below")
     for axes, parameter in zip(panels[0], parameters, strict=True):
         axes.set_title(f"{parameter}, ε = {epsilon:g}", fontsize="medium")
-    handles: dict[str, Any] = {}
-    for axes in panels.ravel():
-        handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles), fontsize="small")
-
-
-def _draw_distances(axes: Axes, rows: Rows, count: int) -> None:
-    for method in dict.fromkeys(row["method"] for row in rows):
-        line = sorted((row["n"], row["ks"]) for row in rows if row["method"] == method)
-        axes.plot(*zip(*line, strict=True), marker="o", ms=4, color=colour(method), label=method)
-    if count:
-        axes.axhspan(0, half_width(count), color="0.88", lw=0)
-    axes.set(xscale="log", xlabel="records n", ylim=(0, None))
-
-
-def _draw_distributions(axes: Axes, curves: dict[str, Array]) -> None:
-    line = np.linspace(0, 1, 101)
-    half = half_width(min(u.size for u in curves.values()))
-    axes.fill_between(line, np.maximum(line - half, 0), np.minimum(line + half, 1), color="0.88", lw=0)
-    for method, u in curves.items():
-        axes.ecdf(u, color=colour(method), label=method, lw=1.3)
-    axes.set(xlim=(0, 1), ylim=(0, 1))
+    share_legend(figure, panels)
 
 
 def note(rows: Rows) -> str:
