@@ -8,6 +8,8 @@ export OMP_NUM_THREADS      ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export NUMBA_NUM_THREADS    ?= 1
 WORKERS ?= 2
+# Tests draw fresh entropy for every commit, and the same again for the same commit (tests/conftest.py).
+export NOISEWISE_TEST_SEED ?= $(shell git rev-parse HEAD 2>/dev/null)
 
 .PHONY: demo test test-all lint bench docs clean
 

@@ -1,0 +1,27 @@
+"""Chance in tests: fresh for every commit, the same for every run of one commit.
+
+Tests ask NumPy for fresh entropy, so nothing rests on one seed. Under NOISEWISE_TEST_SEED (`make test` gives the
+commit) that entropy comes from this text and the test's name: a failure can be run again, and a green commit stays
+green. Without it every run is fresh. Privacy noise is never touched: it does not come from NumPy.
+"""
+
+import os
+import random
+
+import numpy.random.bit_generator
+import pytest
+
+SEED = os.environ.get("NOISEWISE_TEST_SEED", "")
+if SEED:
+    numpy.random.bit_generator.randbits = random.Random(SEED).getrandbits  # for what modules draw while collected
+
+
+def pytest_report_header():
+    return f"NOISEWISE_TEST_SEED: {SEED or 'fresh entropy'}"
+
+
+@pytest.fixture(autouse=True)
+def repeatable_entropy(request, monkeypatch):
+    if SEED:
+        own = random.Random(f"{SEED} {request.node.nodeid}")
+        monkeypatch.setattr(numpy.random.bit_generator, "randbits", own.getrandbits)
