@@ -38,6 +38,9 @@ COLUMNS = {"x": nw.Bounded(-0.3, 7), "income in k": nw.Bounded(0, 250), "g": nw.
            "h": nw.Levels([1, 2, 3])}  # fmt: skip
 PUBLIC = nw.Schema(COLUMNS, n=N, neighbours="change-one", missing={"x": 1, "g": "north"})
 PRIVATE = nw.Schema(COLUMNS, n_max=100, neighbours="add-remove", outside="refuse")
+TRACES = nw.Schema(
+    {**dict.fromkeys("hij", nw.Levels([1, 2, 3])), "income in k": nw.Bounded(0, 250)}, n=N, neighbours="change-one"
+)
 ESTIMATOR = FiniteLaw(truncated_geometric(N + 1, Fraction(1)), tuple(k / 6 for k in range(N + 1)))
 
 
@@ -69,6 +72,9 @@ EXAMPLES: dict[str, nw.Release] = {
     "histogram-levels": release_of(planned(nw.Histogram("g"), PRIVATE), [-3, 12]),
     "histogram-edges": release_of(planned(nw.Histogram("x", [0, "0.1", 3])), [0, 1, 2, 3]),
     "marginals": release_of(planned(nw.Marginals(["g", "h"], ["h"])), list(range(9))),
+    "marginals-tied": release_of(
+        planned(nw.Marginals(["h", "i"], ["i", "j"], tied=True, null=2), TRACES), list(range(9))
+    ),
     "smooth-laplace-median": release_of(planned(nw.Median(x), guarantee=nw.ApproxDP(1, "1e-4"))),
     "smooth-cauchy-maximum": release_of(planned(nw.Maximum(x)), [-(2**90)]),
     "smooth-cauchy-minimum": release_of(planned(nw.Minimum(x - 1))),

@@ -33,9 +33,9 @@ class Lattice:
     high: tuple[int, ...]
 
 
-def unit_lattice(size: int) -> Lattice:
-    """Counts: step 1, one record contributes 0 or 1."""
-    return Lattice((1.0,) * size, (0,) * size, (1,) * size)
+def unit_lattice(size: int, most: int = 1) -> Lattice:
+    """Counts: step 1, one record contributes 0 or 1 (at most its whole weight, in a tied table)."""
+    return Lattice((1.0,) * size, (0,) * size, (most,) * size)
 
 
 def sum_step(*, scale: Fraction, n: int, low: float, high: float, error: float) -> float:

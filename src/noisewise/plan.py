@@ -35,7 +35,7 @@ from noisewise.privacy.law import (
 )
 from noisewise.privacy.mechanism import check_validity, default_mechanism
 from noisewise.schema import Schema, checked_schema
-from noisewise.statistics import Moments, Records, SmallestEigenvalue, Statistic
+from noisewise.statistics import Marginals, Moments, Records, SmallestEigenvalue, Statistic
 from noisewise.statistics.enclosure import feature_range
 from noisewise.statistics.order import OrderStatistic, Quantile
 from noisewise.statistics.sensitivity import Sensitivity, checked_weights, exact
@@ -78,8 +78,8 @@ class Plan:
 
     @property
     def divisor(self) -> int:
-        """What the sums are divided by for reading: n for a mean, else 1."""
-        return self.part_schema.largest_n if self.statistic.kind == "mean" else 1
+        """What the sums are divided by for reading: n for a mean, a record's weight for a tied table, else 1."""
+        return reading_divisor(self.statistic, self.part_schema)
 
     @property
     def noise(self) -> tuple[Noise, ...]:
@@ -164,6 +164,13 @@ def plan(
     return Plan(schema, statistic, guarantee, str(chosen), settled[0], read, *settled[1:])
 
 
+def reading_divisor(statistic: Statistic, schema: Schema) -> int:
+    """n for a mean, the whole weight of one record for a tied table, else 1."""
+    if isinstance(statistic, Marginals):
+        return statistic.unit()
+    return schema.largest_n if statistic.kind == "mean" else 1
+
+
 def canonical(data: object) -> bytes:
     """One JSON text for one value: sorted keys, no spaces, no NaN."""
     return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True).encode()
@@ -206,7 +213,8 @@ def _settle(
         given = checked_weights(weights, len(given))
     unrounded = statistic.sensitivity(schema, norm=norm, weights=given)
     if statistic.is_count:
-        lattice, sensitivity = unit_lattice(len(given)), unrounded
+        most = statistic.unit() if isinstance(statistic, Marginals) else 1
+        lattice, sensitivity = unit_lattice(len(given), most), unrounded
     else:
         lattice, sensitivity = _sum_lattice(statistic, schema, guarantee, unrounded, given)
     if sensitivity.value <= 0:

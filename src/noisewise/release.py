@@ -5,7 +5,8 @@ neighbour relation and the budget spent. It never holds records, paths or names,
 which depends on the records and is itself secret: only the rule. On disk it is JSON of a versioned format; `load`
 checks every field and the hash, so a damaged or edited file is refused.
 
-Values are integers in lattice steps: a component reads value * step (divided by n for a mean).
+Values are integers in lattice steps: a component reads value * step (divided by n for a mean, by a record's weight
+for a tied table).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, Strict
 
 from noisewise.errors import InvalidArgument, InvalidRelease, NoisewiseError
 from noisewise.exact import fraction
-from noisewise.plan import Part, Plan, canonical, plan
+from noisewise.plan import Part, Plan, canonical, plan, reading_divisor
 from noisewise.privacy.finite import FiniteLaw, RandomizedResponse
 from noisewise.privacy.guarantee import Guarantee, guarantee_from_dict
 from noisewise.privacy.law import AdditiveLaw, ExponentialQuantile, Law, SmoothLaw, law_from_dict
@@ -124,12 +125,12 @@ class Release:
 
     @property
     def divisor(self) -> int:
-        """n for a mean, else 1."""
-        return self.schema.largest_n if self.statistic.kind == "mean" else 1
+        """n for a mean, the whole weight of one record for a tied table, else 1."""
+        return reading_divisor(self.statistic, self.schema)
 
     @property
     def estimate(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """The noisy value as people read it: value * step / n for a mean, the action for an estimator."""
+        """The noisy value as people read it: value * step (/ divisor), the action for an estimator."""
         values = np.array([float(v) for v in self.value])
         if isinstance(self.law, FiniteLaw):
             return np.array([self.law.actions[v] for v in self.value])

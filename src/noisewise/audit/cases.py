@@ -1,8 +1,9 @@
 """What is audited: for every mechanism and guarantee, statistics and schemas that have gone wrong somewhere before.
 
 Bounds that do not contain 0, a single record, both neighbour relations, vectors whose components move together, rows
-shortened in a ball with the intercept among them, tables that share a record. Each is planned by `plan` itself at
-every level of epsilon, so that calibration, lattice and rounding are inside what is audited.
+shortened in a ball with the intercept among them, tables that share a record, a table among whose cells a record is
+shared. Each is planned by `plan` itself at every level of epsilon, so that calibration, lattice and rounding are inside
+what is audited.
 """
 
 from __future__ import annotations
@@ -60,8 +61,8 @@ class Subject:
     schema: Schema
 
     def __str__(self) -> str:
-        bounds = next((c for c in self.schema.columns.values() if isinstance(c, Bounded)), None)
-        return f"{self.statistic} on {bounds}, n = {self.schema.largest_n}, {self.schema.neighbours}"
+        domain = next((c for c in self.schema.columns.values() if isinstance(c, Bounded)), "levels")
+        return f"{self.statistic} on {domain}, n = {self.schema.largest_n}, {self.schema.neighbours}"
 
 
 def rows_of(mechanism: str | None) -> tuple[tuple[str, type[Guarantee]], ...]:
@@ -110,6 +111,15 @@ def schema_of(low: float, high: float, n: int, neighbours: str = "change-one") -
         "g": Levels(["a", "b", "c"]),
         "h": Levels(["u", "v"]),
     }
+    return _sized(columns, n, neighbours)
+
+
+def trace_schema(n: int, neighbours: str = "change-one") -> Schema:
+    """Where a record was at three times, or off."""
+    return _sized({f"t{k}": Levels(["off", "a", "b"]) for k in range(3)}, n, neighbours)
+
+
+def _sized(columns: dict[str, Column], n: int, neighbours: str) -> Schema:
     if neighbours == "change-one":
         return Schema(columns, n=n, neighbours=neighbours)
     return Schema(columns, n_max=n, neighbours=neighbours)
@@ -122,6 +132,11 @@ def subjects(mechanism: str) -> tuple[Subject, ...]:
         Subject(statistic, schema_of(0, 3, n, neighbours))
         for neighbours, n in ((change, 1), (change, 10**6), (add, 10))
         for statistic in (Count(x.between(0, 1)), Histogram("x", [1, 2]), Marginals(["g", "h"], ["h"]))
+    )
+    counts += tuple(
+        Subject(Marginals(["t0", "t1"], ["t1", "t2"], tied=True, null=null), trace_schema(n, neighbours))
+        for neighbours, n in ((change, 1), (add, 10))
+        for null in (None, "off")
     )
     order = tuple(Subject(statistic, schema_of(-1, 3, n)) for statistic in (Median(x), Maximum(x), Minimum(x))
                   for n in (1, 2, 3, 4))  # fmt: skip

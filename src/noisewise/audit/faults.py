@@ -16,7 +16,7 @@ from typing import Any
 
 from noisewise.audit.attack import MEMORY
 from noisewise.audit.canary import everything_said, leaks
-from noisewise.audit.cases import guarantee_at, schema_of, x
+from noisewise.audit.cases import guarantee_at, schema_of, trace_schema, x
 from noisewise.audit.exact import exact_loss
 from noisewise.audit.fit import fit_of_plan, smaller
 from noisewise.audit.neighbours import evaluated_move
@@ -28,7 +28,7 @@ from noisewise.privacy.guarantee import ApproxDP, GaussianDP, PureDP, ZeroConcen
 from noisewise.privacy.law import AdditiveLaw
 from noisewise.release import Release
 from noisewise.schema import Bounded, Schema
-from noisewise.statistics import Histogram, Mean, Median, Moments, Records, Sum
+from noisewise.statistics import Histogram, Marginals, Mean, Median, Moments, Records, Sum
 
 Passed = list[bool]
 
@@ -213,6 +213,16 @@ def _intercept_left_out(planted: bool) -> Passed:
     return [exact_loss(made).holds]
 
 
+def _tied_record_halved(planted: bool) -> Passed:
+    """Exact divergence: a changed record takes its whole weight out of one cell of a tied table and into another."""
+    made = [
+        plan(Marginals(["t0", "t1"], ["t1", "t2"], tied=True, null=null), trace_schema(10), guarantee=guarantee)
+        for null in (None, "off")
+        for guarantee in (PureDP(1), GaussianDP(1))
+    ]
+    return [exact_loss(replace(one, law=smaller(one.law, Fraction(1, 2))) if planted else one).holds for one in made]
+
+
 FAULTS: dict[str, Fault] = {
     fault.name: fault
     for fault in (
@@ -227,6 +237,7 @@ FAULTS: dict[str, Fault] = {
         Fault("parts ordered by a private column", "touched parts", _ordered_by_a_private_column),
         Fault("smooth scale written into the release", "canary", _smooth_scale_published),
         Fault("intercept left out of the joint-ball sensitivity", "exact divergence", _intercept_left_out),
+        Fault("half the sensitivity of a tied table", "exact divergence", _tied_record_halved),
     )
 }
 

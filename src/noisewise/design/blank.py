@@ -15,6 +15,7 @@ from noisewise.release import Release
 from noisewise.schema import Schema
 from noisewise.statistics import Moments, Records, SmallestEigenvalue
 from noisewise.statistics.order import Quantile
+from noisewise.statistics.tables import refuse_tied
 
 
 def blank_release(plan: Plan) -> Release:
@@ -38,6 +39,7 @@ def checked_plan(plan: object) -> Plan:
         raise Unsupported(f"{plan.statistic} came through the exponential mechanism, which serves to set bounds only.")
     if isinstance(plan.statistic, Moments | SmallestEigenvalue):
         raise Unsupported(f"A release of {plan.statistic.kind} is for a regression model, not for a population.")
+    refuse_tied(plan.statistic)
     return plan
 
 

@@ -203,15 +203,47 @@ def _histogram(table: Table, statistic: Histogram, plan: Plan) -> tuple[int, ...
 
 
 def _marginals(table: Table, statistic: Marginals, plan: Plan) -> tuple[int, ...]:
+    if statistic.tied:
+        return _tied_table(table, statistic, plan)
     schema = plan.part_schema
     counts: list[int] = []
     for clique, size in zip(statistic.cliques, statistic.tables(schema), strict=True):
         rows = table.rows(plan.part)
-        index = rows[clique[0]]
-        for name in clique[1:]:
-            index = index * len(schema.levels(name)) + rows[name]
-        counts.extend(_cell_counts(table, rows.select(cell=index.cast("int64")), size))
+        counts.extend(_cell_counts(table, rows.select(cell=_clique_cell(rows, clique, schema)), size))
     return tuple(counts)
+
+
+def _tied_table(table: Table, statistic: Marginals, plan: Plan) -> tuple[int, ...]:
+    """Records counted by cell and by K, how many of their cliques count; each gives L/K, in Python's whole numbers."""
+    import ibis
+
+    schema = plan.part_schema
+    (size,), unit, left_out = statistic.tables(schema), statistic.unit(), statistic.null_cell(schema)
+    rows = table.rows(plan.part)
+    names = [f"__c{k}" for k in range(len(statistic.cliques))]
+    rows = rows.select(**{
+        name: _clique_cell(rows, clique, schema) for name, clique in zip(names, statistic.cliques, strict=True)
+    })  # fmt: skip
+    if left_out is None:
+        sharers = ibis.literal(len(names), type="int64")
+    else:
+        sharers = sum_in_order([(rows[name] != left_out).cast("int64") for name in names])
+    rows = rows.mutate(sharers=sharers)
+    steps = ibis.union(*(rows.select("sharers", cell=rows[name]) for name in names))
+    counted = steps.group_by(["cell", "sharers"]).aggregate(count=steps.count())
+    totals = [0] * size
+    for row in table.execute(counted).to_pylist():
+        if row["cell"] != left_out:
+            totals[int(row["cell"])] += int(row["count"]) * (unit // int(row["sharers"]))
+    return tuple(totals)
+
+
+def _clique_cell(rows: Any, clique: Sequence[str], schema: Schema) -> Any:
+    """The cell of each row in the table of a clique."""
+    index = rows[clique[0]]
+    for name in clique[1:]:
+        index = index * len(schema.levels(name)) + rows[name]
+    return index.cast("int64")
 
 
 def _cell_counts(table: Table, rows: Any, size: int) -> tuple[int, ...]:

@@ -33,6 +33,7 @@ from noisewise.privacy.finite import FiniteLaw, RandomizedResponse
 from noisewise.privacy.law import AdditiveLaw, DiscreteLaplace
 from noisewise.release import Release
 from noisewise.statistics import Count, Histogram, Marginals, Records
+from noisewise.statistics.tables import refuse_tied
 
 __all__ = ["CellsModel", "CountModel", "TableModel"]
 
@@ -173,6 +174,7 @@ class TableModel:
     def of(cls, releases: tuple[Release, ...], population: Any, *, n: int) -> TableModel:
         _check_one_statistic(releases, (Histogram, Marginals), "TableModel")
         statistic = releases[0].statistic
+        refuse_tied(statistic)
         if isinstance(statistic, Marginals) and len(statistic.cliques) != 1:
             raise Unsupported("The tables of several cliques share records; only one of them has an exact law.")
         for release in releases:

@@ -33,6 +33,7 @@ from noisewise.privacy.finite import FiniteLaw
 from noisewise.release import Release
 from noisewise.statistics import Count, Histogram, Marginals, Moments, Records, SmallestEigenvalue
 from noisewise.statistics.order import OrderStatistic, Quantile
+from noisewise.statistics.tables import refuse_tied
 
 SMALL_N = 30  # up to here several sums of few records are worth a bank
 
@@ -149,6 +150,7 @@ def checked_releases(releases: object) -> tuple[Release, ...]:
             )
         if isinstance(release.statistic, SmallestEigenvalue | Moments):
             raise Unsupported(f"A release of {release.statistic.kind} is for a regression model, not for a population.")
+        refuse_tied(release.statistic)
     return given
 
 

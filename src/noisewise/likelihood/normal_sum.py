@@ -31,7 +31,7 @@ from noisewise.populations.population import Joint
 from noisewise.privacy.law import AdditiveLaw, DiscreteLaplace
 from noisewise.release import Release
 from noisewise.statistics.feature import Feature, as_feature
-from noisewise.statistics.tables import Histogram, Marginals
+from noisewise.statistics.tables import Histogram, Marginals, refuse_tied
 
 SWEEPS = 40  # of the scale mixture, when the confidential statistic is drawn given theta
 
@@ -279,6 +279,7 @@ def row_of(release: Release) -> tuple[Feature, ...]:
             column.between(low, _below(high) if k < len(ends) - 2 else high)
             for k, (low, high) in enumerate(itertools.pairwise(ends))
         )
+    refuse_tied(statistic)
     if isinstance(statistic, Marginals):
         return _marginal_row(statistic, release)
     if hasattr(statistic, "row"):

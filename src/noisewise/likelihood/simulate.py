@@ -230,6 +230,8 @@ def _sums(plan: Plan, records: Mapping[str, Array]) -> Any:
         cells = cell_index(np.asarray(records[statistic.column], dtype=float), statistic.inner_edges(schema))
         return _cell_counts(cells, statistic.tables(schema)[0])
     if isinstance(statistic, Marginals):
+        if statistic.tied:
+            return statistic.value(records, schema)
         return np.concatenate(_clique_counts(statistic, records, schema), axis=-1)
     shape, n = np.shape(next(iter(records.values()))), schema.largest_n
     if isinstance(statistic, SmallestEigenvalue):

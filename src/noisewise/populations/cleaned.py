@@ -36,7 +36,7 @@ from noisewise.schema import Bounded, Levels, Schema
 from noisewise.statistics.additive import Count
 from noisewise.statistics.feature import Feature
 from noisewise.statistics.local import Records
-from noisewise.statistics.tables import Histogram, Marginals
+from noisewise.statistics.tables import Histogram, Marginals, refuse_tied
 
 __all__ = [
     "AnyPopulation",
@@ -347,6 +347,7 @@ def _probability(population: AnyPopulation, schema: Schema, condition: Feature, 
 
 
 def _clique_probabilities(population: AnyPopulation, schema: Schema, statistic: Marginals, theta: Theta) -> Array:
+    refuse_tied(statistic)
     if len(statistic.cliques) != 1:
         raise Unsupported("Several marginals of the same records have no cells in common; take one clique at a time.")
     used = attach(population, schema, statistic.cliques[0])

@@ -1,30 +1,41 @@
 """Tables of counts: histograms and clique marginals.
 
-    Histogram(column, edges=None)   counts of the cells of one column (its levels, or [edge_{j-1}, edge_j))
-    Marginals(*cliques)             a contingency table for each clique of columns with levels
+    Histogram(column, edges=None)               counts of the cells of one column (its levels, or [edge_{j-1}, edge_j))
+    Marginals(*cliques)                         a contingency table for each clique of columns with levels
+    Marginals(*cliques, tied=True, null=None)   the sum of these tables, each record normalised (Bernstein 2020)
 
 A record sits in exactly one cell of each table. Changing it moves two cells of each table by 1, adding or
 removing it moves one. So with one weight w_c a table the joint L1 sensitivity over the tables is 2 sum_c w_c
 (change-one) or sum_c w_c (add-remove), and the L2 one is sqrt(2 sum_c w_c^2) or sqrt(sum_c w_c^2).
+
+In a tied table a record gives 1/K to the cell of each of its K cliques, where cliques with every column at the level
+`null` do not count: mass 1 in all, or none if K = 0. In whole units of 1/L that is L/K, with L a multiple of every
+possible K. The largest moves are between corners of the simplex, all mass in one cell or in another: the L1
+sensitivity is 2 L (change-one) or L (add-remove), the L2 one sqrt(2) L or L, however many cliques there are.
 """
 
 from __future__ import annotations
 
+import heapq
 import itertools
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 
-from noisewise.errors import InvalidArgument
+from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import fraction
-from noisewise.schema import Levels, Schema, checked_schema
+from noisewise.schema import Level, Levels, Schema, checked_schema
 from noisewise.statistics.feature import Feature, as_feature, column_name, number_text
 from noisewise.statistics.sensitivity import Sensitivity, checked_norm, checked_weights, norm_above
 
 LARGEST_TABLE = 10**6
+LARGEST_UNIT = 2**40
+LARGEST_SUM = 2**62
+Cell = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -74,13 +85,20 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Marginals:
-    """One contingency table for each clique of columns with levels; cells in row-major order, cliques in turn."""
+    """One contingency table for each clique of columns with levels; cells in row-major order, cliques in turn.
+
+    With `tied=True` they are one table, the sum over cliques, in which every record weighs the same: `unit()` in all.
+    """
 
     cliques: tuple[tuple[str, ...], ...]
+    tied: bool
+    null: Level | None
     kind: ClassVar[str] = "marginals"
     is_count: ClassVar[bool] = True
 
-    def __init__(self, *cliques: Sequence[str | Feature]) -> None:
+    def __init__(
+        self, *cliques: Sequence[str | Feature], tied: bool = False, null: Level | Feature | None = None
+    ) -> None:
         if not cliques:
             raise InvalidArgument("Marginals needs at least one clique, as in Marginals(['age', 'sex']).",
                                   argument="cliques")  # fmt: skip
@@ -93,16 +111,43 @@ class Marginals:
         if any(len(set(clique)) != len(clique) for clique in read) or len(set(map(frozenset, read))) != len(read):
             raise InvalidArgument("A clique names a column twice, or a clique is given twice.", argument="cliques")
         object.__setattr__(self, "cliques", tuple(read))
+        object.__setattr__(self, "tied", _checked_tie(tied, read))
+        object.__setattr__(self, "null", _checked_null(null, is_tied=tied))
+        self.unit()
+
+    def unit(self) -> int:
+        """What one record adds to the table in all: counts divided by this are in records."""
+        if not self.tied:
+            return 1
+        if self.null is None:
+            return len(self.cliques)
+        unit = 1
+        for k in range(2, len(self.cliques) + 1):
+            unit = math.lcm(unit, k)
+            if unit >= LARGEST_UNIT:
+                raise InvalidArgument(
+                    f"With null= a record may share its weight among 1 to {len(self.cliques)} cliques, and no whole "
+                    f"number below 2^40 is divisible by all of these; tie at most {k - 1} cliques.",
+                    argument="cliques",
+                )
+        return unit
 
     def tables(self, schema: Schema) -> list[int]:
+        """The number of cells of each table."""
         checked_schema(schema)
-        sizes = [int(np.prod([len(schema.levels(name)) for name in clique], dtype=object)) for clique in self.cliques]
+        sizes = [math.prod(len(schema.levels(name)) for name in clique) for clique in self.cliques]
+        if self.tied:
+            self._check_levels(schema)
+            sizes = sizes[:1]
         if sum(sizes) > LARGEST_TABLE:
             raise InvalidArgument(f"The tables have {sum(sizes)} cells, more than {LARGEST_TABLE}.", argument="cliques")
         return sizes
 
     def labels(self, schema: Schema) -> tuple[str, ...]:
         self.tables(schema)
+        if self.tied:
+            levels = (schema.levels(name).levels for name in self.cliques[0])
+            return tuple(", ".join(map(str, cell)) for cell in itertools.product(*levels))
         names = []
         for clique in self.cliques:
             for cell in itertools.product(*(schema.levels(name).levels for name in clique)):
@@ -113,23 +158,161 @@ class Marginals:
         return (Fraction(1),) * sum(self.tables(schema))
 
     def sensitivity(self, schema: Schema, norm: int = 1, weights: Sequence[object] | None = None) -> Sensitivity:
+        if self.tied:
+            return self._tied_sensitivity(schema, norm, weights)
         return _table_sensitivity(self.tables(schema), schema, norm, weights)
 
     def value(self, columns: Mapping[str, Any], schema: Schema) -> Any:
+        if self.tied:
+            return self._tied_value(columns, schema)
         pieces: list[Any] = []
         for clique, size in zip(self.cliques, self.tables(schema), strict=True):
-            index = np.zeros(np.shape(columns[clique[0]]), dtype=int)
-            for name in clique:
-                index = index * len(schema.levels(name)) + np.asarray(columns[name], dtype=int)
+            index = self._index(clique, columns, schema)
             pieces.extend((index == j).sum(axis=-1) for j in range(size))
         return np.stack(pieces, axis=-1)
 
+    def null_cell(self, schema: Schema) -> int | None:
+        """The cell of a tied table that is left out: every column at the level `null`."""
+        if self.null is None:
+            return None
+        index = 0
+        for name in self.cliques[0]:
+            index = index * len(schema.levels(name)) + schema.levels(name).index(self.null)
+        return index
+
     def to_dict(self) -> dict[str, object]:
-        return {"kind": self.kind, "cliques": [list(clique) for clique in self.cliques]}
+        plain: dict[str, object] = {"kind": self.kind, "cliques": [list(clique) for clique in self.cliques]}
+        if self.tied:
+            plain["tied"] = True
+        if self.null is not None:
+            plain["null"] = self.null
+        return plain
 
     def __str__(self) -> str:
-        cliques = (f"[{', '.join(str(as_feature(name)) for name in clique)}]" for clique in self.cliques)
-        return f"marginals({', '.join(cliques)})"
+        written = [f"[{', '.join(str(as_feature(name)) for name in clique)}]" for clique in self.cliques]
+        written += ["tied=True"] if self.tied else []
+        written += [] if self.null is None else [f"null={self.null!r}"]
+        return f"marginals({', '.join(written)})"
+
+    def _index(self, clique: Sequence[str], columns: Mapping[str, Any], schema: Schema) -> Any:
+        """The cell of each record in the table of a clique."""
+        index = np.zeros(np.shape(columns[clique[0]]), dtype=np.int64)
+        for name in clique:
+            index = index * len(schema.levels(name)) + np.asarray(columns[name], dtype=np.int64)
+        return index
+
+    def _tied_value(self, columns: Mapping[str, Any], schema: Schema) -> Any:
+        (size,), unit, left_out = self.tables(schema), self.unit(), self.null_cell(schema)
+        cells = np.stack([self._index(clique, columns, schema) for clique in self.cliques])  # (cliques, ..., n)
+        kept = np.ones(cells.shape, dtype=bool) if left_out is None else cells != left_out
+        share = np.where(kept, unit // np.maximum(kept.sum(axis=0), 1), 0)
+        rows = math.prod(cells.shape[1:-1])
+        total = np.zeros((rows, size), dtype=np.int64)
+        row = np.broadcast_to(np.arange(rows).reshape((*cells.shape[1:-1], 1)), cells.shape)
+        np.add.at(total, (row.ravel(), cells.ravel()), share.ravel())
+        return total.reshape((*cells.shape[1:-1], size))
+
+    def _check_levels(self, schema: Schema) -> None:
+        """Tied columns have the same levels, `null` is one of them, and n records sum up exactly."""
+        for names in zip(*self.cliques, strict=True):
+            first = schema.levels(names[0])
+            other = next((name for name in names if schema.levels(name).levels != first.levels), None)
+            if other is not None:
+                raise InvalidArgument(
+                    f"Tied cliques are counted in one table, but {names[0]!r} and {other!r} have different levels.",
+                    argument="cliques",
+                )
+            if self.null is not None:
+                first.index(self.null)
+        if schema.largest_n * self.unit() >= LARGEST_SUM:
+            raise InvalidArgument(
+                f"{schema.largest_n} records with {self.unit()} units each pass 62 bits; tie fewer cliques, or "
+                "declare fewer records.",
+                argument="cliques",
+            )
+
+    def _tied_sensitivity(self, schema: Schema, norm: object, weights: Sequence[object] | None) -> Sensitivity:
+        (size,), unit, p = self.tables(schema), self.unit(), checked_norm(norm)
+        given = (Fraction(1),) * size if weights is None else checked_weights(weights, size)
+        left_out, corners = self.null_cell(schema), 2 if schema.is_change_one else 1
+        usable = [weight for j, weight in enumerate(given) if j != left_out]
+        value = norm_above([unit * weight for weight in heapq.nlargest(corners, usable)], p)
+        if len(set(usable)) == 1 and p == 1:
+            # Attained: every column at one level against every column at another (with two levels, one of them null,
+            # against one column alone at the other): these records have no cell in common.
+            attained = float(value)
+        else:
+            reached = heapq.nlargest(corners, {cell: given[cell] for cell in self._corners(schema, given)}.values())
+            attained = min(float(norm_above([unit * weight for weight in reached], p)), float(value))
+        moved = "moves from one cell to another" if schema.is_change_one else "appears in one cell"
+        return Sensitivity(value, attained, p, f"one record's whole weight {unit} {moved}")
+
+    def _corners(self, schema: Schema, weights: Sequence[Fraction]) -> Iterator[int]:
+        """Cells, among the simplest and the heaviest, that hold some record's whole weight."""
+        sizes = [len(schema.levels(name)) for name in self.cliques[0]]
+        null = [-1 if self.null is None else schema.levels(name).index(self.null) for name in self.cliques[0]]
+        simple = [(level,) * len(sizes) for level in range(min(sizes))]
+        if self.null is not None:
+            simple += [
+                (*null[:k], level, *null[k + 1 :]) for k, size in enumerate(sizes) for level in range(min(size, 3))
+            ]
+        heavy = [] if weights[1:] == weights[:-1] else heapq.nlargest(64, range(len(weights)), key=weights.__getitem__)
+        cells = [*simple, *(tuple(map(int, np.unravel_index(j, sizes))) for j in heavy)]
+        for cell in cells:
+            if list(cell) != null and _holds_a_record(cell, self.cliques, null):
+                yield int(np.ravel_multi_index(cell, sizes))
+
+
+def refuse_tied(statistic: object) -> None:
+    """A population has no law for a tied table: a record is not in one cell of it, but shared among several."""
+    if isinstance(statistic, Marginals) and statistic.tied:
+        raise Unsupported(
+            f"{statistic!s:.200} shares each record among the cells of its cliques; only a GraphicalModel learns "
+            "from a tied table. Leave tied=True out to count every clique in a table of its own."
+        )
+
+
+def _checked_tie(tied: object, cliques: Sequence[tuple[str, ...]]) -> bool:
+    if not isinstance(tied, bool):
+        raise InvalidArgument(f"tied = {tied!r:.60} must be True or False.", argument="tied")
+    if tied and (len(cliques) < 2 or len(cliques[0]) < 2 or len(set(map(len, cliques))) > 1):
+        raise InvalidArgument(
+            "tied=True needs at least two cliques, all of the same number of columns, two or more, as in "
+            "Marginals(['hour1', 'hour2'], ['hour2', 'hour3'], tied=True).",
+            argument="tied",
+        )
+    return tied
+
+
+def _checked_null(null: object, *, is_tied: bool) -> Level | None:
+    if null is None:
+        return None
+    level = column_name(null, "null=") if isinstance(null, Feature) else null  # null=off, as it is read in a text
+    if isinstance(level, bool) or not isinstance(level, str | int) or len(str(level)) > 200:
+        raise InvalidArgument(f"null = {null!r:.60} must be a level: a text or a whole number.", argument="null")
+    if not is_tied:
+        raise InvalidArgument("null= leaves cliques out of a tied table: give tied=True with it.", argument="null")
+    return level
+
+
+def _holds_a_record(cell: Cell, cliques: Sequence[tuple[str, ...]], null: Sequence[int]) -> bool:
+    """Whether a record exists whose cliques are all in this cell, or (at least one is, and) else at the null level.
+
+    A clique in the cell settles its columns; a column settled away from null puts its other cliques into the cell too.
+    """
+    has_null = null[0] >= 0
+    for first in cliques if has_null else cliques[:1]:
+        held = [first] if has_null else list(cliques)
+        settled: dict[str, int] = {}
+        agrees = True
+        for clique in held:  # grows
+            for name, level, off in zip(clique, cell, null, strict=True):
+                agrees = agrees and settled.setdefault(name, level) == level
+                if level != off:
+                    held.extend(other for other in cliques if name in other and other not in held)
+        if agrees:
+            return True
+    return False
 
 
 def _table_sensitivity(
