@@ -55,6 +55,5 @@ def test_release_and_infer_from_one_spec(
     assert "covariate_mean" not in shown
     assert "age" in Path("found/report.html").read_text("utf-8")
     posterior = Posterior.load("found/posterior.npz")
-    low, high = posterior.interval(1 - 1e-6)["age"]
-    assert low < 3 < high
+    assert posterior.mean["age"] == pytest.approx(3, abs=6 * posterior.sd["age"])
     assert posterior.population.predict(posterior, {"age": [45], "bmi": [26]}).mean == pytest.approx([183], abs=10)

@@ -118,7 +118,7 @@ def test_at_a_thousand_rows_the_published_sampler_agrees(rng):
     other = gibbs_moments.sample_update(world.problem, rng, chains=2, draws=4000, warmup=1000)
     for i in range(2):
         assert same_law(one.theta[..., i], other.theta[..., i], slack=0.1)
-        assert not same_law(one.theta[..., i], 2 * other.theta[..., i], slack=0.1)
+        assert not same_law(one.theta[..., i], other.theta[..., i] + 2 * other.theta[..., i].std(), slack=0.1)
 
 
 def test_moments_that_no_records_have_and_a_holder_lost_in_noise_are_no_trouble(rng):

@@ -52,7 +52,7 @@ def test_a_holder_lost_in_noise_changes_nothing(rng, method):
     beside = NOISE_AWARE[method](replace(problem, holders=(problem.holders[0], lost)), rng, **run)
     for i in range(3):
         assert same_law(alone.theta[..., i], beside.theta[..., i])
-        assert not same_law(alone.theta[..., i], 2 * beside.theta[..., i])
+        assert not same_law(alone.theta[..., i], beside.theta[..., i] + 2 * beside.theta[..., i].std())
 
 
 def test_more_covariates_than_rows_are_a_sentence_or_a_posterior(rng):

@@ -178,8 +178,9 @@ def test_its_table_shows_the_rows(posterior: Posterior) -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", [{"age": "old", "bmi": 20}, {"age": [10**400], "bmi": [20]}, [[10**400, 1]], "x", None, [[np.nan, 1]]],
-    ids=["text", "huge", "huge array", "a text", "nothing", "nan"],
+    "bad", [{"age": "old", "bmi": 20}, {"age": [10**400], "bmi": [20]}, [[10**400, 1]], "x", None, [[np.nan, 1]],
+            [["40", "20"]], {"age": ["40"], "bmi": [20]}, {"age": "40", "bmi": 20}],
+    ids=["text", "huge", "huge array", "a text", "nothing", "nan", "digits", "a column of digits", "one of digits"],
 )  # fmt: skip
 def test_what_is_not_rows_of_numbers_is_refused(bad: Any, posterior: Posterior) -> None:
     with pytest.raises(InvalidArgument) as error:

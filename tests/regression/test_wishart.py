@@ -70,7 +70,7 @@ def test_mixing_variances_are_inverse_gaussian_at_every_size_of_the_noise(rng, r
     mean, shape = 1 / (scale * residual), 1 / scale**2
     law = stats.invgauss(mean / shape, scale=shape)
     assert stats.kstest(1 / drawn, law.cdf).pvalue > ALARM
-    assert stats.kstest(1.3 / drawn, law.cdf).pvalue < ALARM
+    assert stats.kstest(1.5 / drawn, law.cdf).pvalue < ALARM
 
 
 def test_mixing_variances_give_laplace_noise_back(rng):
@@ -82,7 +82,8 @@ def test_mixing_variances_give_laplace_noise_back(rng):
 
 
 def test_projection_is_the_nearest_possible_matrix(rng):
-    matrix = random_covariance(rng, 3) - 4 * np.eye(3)
+    matrix = random_covariance(rng, 3)
+    matrix -= np.trace(matrix) / 3 * np.eye(3)  # so that some eigenvalue is negative
     values, vectors = np.linalg.eigh(matrix)
     projected = matrix.copy()
     assert wishart.project(projected, False)
@@ -96,7 +97,7 @@ def test_projection_is_the_nearest_possible_matrix(rng):
 def test_projection_with_an_intercept_keeps_the_count_and_the_sums(rng):
     rows = np.column_stack([np.ones(20), rng.standard_normal((20, 2)) + 3])
     matrix = rows.T @ rows
-    matrix[1, 1] -= 60.0  # less than any records with these sums could have
+    matrix[1, 1] -= 120.0  # less than any records with these sums could have
     projected = matrix.copy()
     assert wishart.project(projected, True)
     assert projected[0] == pytest.approx(matrix[0])

@@ -22,7 +22,7 @@ KINDS = ("equal-tailed", "hpd")
 def checked_level(level: object) -> float:
     """A probability strictly between 0 and 1."""
     is_number = isinstance(level, Real) and not isinstance(level, bool)
-    if not is_number or not 0 < float(level) < 1:  # type: ignore[arg-type]
+    if not is_number or not 0 < level < 1:  # type: ignore[operator]
         raise InvalidArgument(
             f"level = {level!r:.40}: an interval holds a share of the posterior between 0 and 1, such as 0.9.",
             argument="level",

@@ -3,6 +3,7 @@
 Chosen from the releases by their structure, with a score, a draw of the confidential statistic and a latent form:
     joint, same_records, model                             which law, how several releases join, what a law offers
     normal_sum, exact_sum                                  sums: the central limit theorem, or the sum's own law
+    closed_sum                                             one sum whose record has a closed transform, at every n
     count_models, conjugate                                counts, tables, randomized response; conjugate priors
     local_answers                                          one noisy number a record
     order_bank, bank                                       order statistics, and anything else, from banks of base draws
@@ -14,8 +15,11 @@ Functions of arrays that these are made of:
     cells, counts, binomial_laplace, binomial_sum,         randomized response; counts and tables
     table_sum, discrete_laws, log_concave
     inversion, inversion_atoms, integers                   a sum of n bounded records, without the central limit theorem
+    few_records, exponential_sum, lattice_sum,             the same at a cost free of n, where a record's law allows it
+    record_law, sum_features, sum_noise
+    bank_sums                                              polynomials summed over a bank
     order_draws, feature_quantile, smooth_scale, scrambles base draws of ranks, quantiles of features, smooth scales
     answers, compiled, differences, tilted_normal,         what these share
-    quadrature, additive_noise
+    quadrature, additive_noise, normal_rows
 Everything is on the log scale and vectorised over rows of theta; whatever is random takes an explicit generator.
 """

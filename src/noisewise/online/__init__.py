@@ -1,1 +1,18 @@
-"""Learning on the fly from people who never reveal their value: questions that sharpen, answers that are noisy."""
+"""Learning on the fly from people who never reveal their value: questions that sharpen, answers that are noisy.
+
+The survey:
+    survey              ask, learn, forget: one person after another; store: the survey as a file
+    simulate, collect   simulated people, one or a whole survey of them
+The next question:
+    design              the one whose answer is worth most, at a draw of the posterior
+    candidates          the questions that are weighed; interval: the best interval, solved once for a base law
+    answer_information  how much an answer tells
+The law of an answer:
+    asked, answered     a question as numbers; past answers by question, with their joint law
+    answer_law          log p(answer | question, theta), for many theta at once
+    clipped_normal_sum  clipped answers of normal populations, compiled; mills: its one special function, by table
+    clipped_record      clipped answers of other populations
+Who learns:
+    particles           sequential Monte Carlo over theta alone
+    latent_particles    the published method, which carries everyone's private value too: a baseline
+"""

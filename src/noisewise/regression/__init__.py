@@ -1,1 +1,37 @@
-"""Linear regression from noisy moments: one method a file, any number of holders."""
+"""Linear regression from noisy moments: one method a file, any number of holders.
+
+The model, and what is believed:
+    model               LinearRegression: features, response, beliefs, and what can be asked of them
+    priors, units       beliefs in the units of the columns, and the way to the units of a release's rows and back
+    text, words         the model in a spec file, and what it assumes in sentences
+What is observed:
+    observed            releases as holders of noisy sums; pooled: their sum
+    problem             Problem and Fit: all that a method is given, and all that it gives back
+    released            the covariates' moments as published; prior_moments: as believed
+Methods, each a function from a Problem to a Fit:
+    learn, methods      releases to a Posterior; the methods by name, and which of them `auto` takes
+    marginal            the normal law of the noisy sums, nothing latent
+    exact_gibbs         the exact law of the sums, which are drawn
+    gibbs_moments       gibbs-noisy, gibbs-prior, gibbs-update, bernstein-distributed (Bernstein & Sheldon 2019)
+    normal_x, fixed_s   normal-x, fixed-s, fixed-s-fast (Alparslan, Yildirim & Birbil 2022)
+    naive, adassp       the noise ignored; a point estimate (Wang 2018)
+    individual          every record an unknown, by NUTS
+What `marginal` is made of:
+    coordinates         the unknowns as points of the real space, with their prior
+    density, given      the log density and its gradient, for normal covariates and for given moments
+    changed             the same where rows were clamped or shortened
+    shortened, radial   the moments of such rows; points: the fixed points of their quadrature
+    moments, groups     means and covariances of products of a row; holders sorted for speed
+What the Gibbs samplers are made of:
+    loadings            what was published as linear functions of the sums; start: where a chain begins
+    exact_moments       sums of normal rows and steps that keep their law; cross_moments: X'y integrated out
+    shear               steps that move sums and parameters together
+    normal_product      the sums as if normal; conjugate: the parameters given them
+    wishart, chains     Wishart draws in compiled loops; what is kept of a chain
+Answers, once there is a posterior or before there is a release:
+    prediction          a response at new covariates; estimator: the manners of scikit-learn
+    cleaning            how many rows were clamped or shortened, by the fitted model
+    confidential        the sums before noise
+    row_law, replicate  the law of one row; releases simulated from it, for checks, calibration and studies
+    information         how much a release would tell: what `choose` asks
+"""

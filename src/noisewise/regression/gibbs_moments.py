@@ -71,7 +71,7 @@ def sample_noisy(
 ) -> Fit:
     """`gibbs-noisy`: the covariates' released fourth moments, taken as true."""
     require_conjugate(problem.prior, "gibbs-noisy")
-    moments = released_moments(problem.holders, intercept=problem.intercept)
+    moments = released_moments(problem.holders, intercept=problem.intercept, asked_by="method 'gibbs-noisy'")
     note = "The covariates' released fourth moments are taken as true: their noise is not in the intervals."
     return _run(problem, rng, "gibbs-noisy", moments, (note,), chains, draws, warmup, progress)
 

@@ -2,8 +2,9 @@
 
 A method works in the units of the first release's rows; its draws are turned back to the units of the columns here.
 `exact-gibbs` is run again, twice and then four times as long, where its chains disagree (R-hat above 1.01; fewer than
-1000 draws show no less than 1.05) or creep (an effective size below a twentieth of the draws), and then thinned to the
-draws asked for; `marginal` sees to that itself. The verdict says what was assumed, and what the method passes over.
+1000 draws show no less than 1.05) or creep (an effective size below a twentieth of the draws, or below what the verdict
+asks for where a tenth of the draws would do), and then thinned to the draws asked for; `marginal` sees to that itself.
+The verdict says what was assumed, and what the method passes over.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 
 from noisewise.errors import InvalidArgument
 from noisewise.exact import integer
-from noisewise.inference.diagnostics import RHAT_LIMIT, Verdict, verdict
+from noisewise.inference.diagnostics import ESS_A_CHAIN, RHAT_LIMIT, Verdict, verdict
 from noisewise.inference.posterior import Posterior
 from noisewise.inference.progress import Progress, shown
 from noisewise.regression.cleaning import CleanedShare, cleaned_share
@@ -25,7 +26,7 @@ from noisewise.regression.methods import METHODS, Method, automatic, method_name
 from noisewise.regression.observed import Observed, regression_releases
 from noisewise.regression.priors import COVARIATE_COVARIANCE, COVARIATE_MEAN, INTERCEPT, NOISE_VARIANCE
 from noisewise.regression.problem import Fit, Floats, NormalX, Problem
-from noisewise.regression.words import law_in_words, unseen_response
+from noisewise.regression.words import law_in_words, unseen_parts
 
 if TYPE_CHECKING:
     from noisewise.regression.model import LinearRegression
@@ -34,6 +35,7 @@ LENGTHS = (1, 2, 4)
 CLEANING_STREAM = 3
 LONG, SHORT_LIMIT = 1000, 1.05
 INSTEAD = "marginal"
+WITHOUT_A_LAW_OF_X = ("naive", "adassp", "fixed-s", "fixed-s-fast", "gibbs-noisy")
 
 
 def learn(
@@ -129,7 +131,8 @@ def _run(
 
 def _needs_longer(judged: Verdict) -> bool:
     limit = RHAT_LIMIT if judged.draws >= LONG else SHORT_LIMIT
-    return judged.rhat > limit or judged.smallest_ess < judged.draws / 20
+    enough = min(ESS_A_CHAIN * judged.chains, judged.draws / 10)  # what the verdict asks for, where draws allow it
+    return judged.rhat > limit or judged.smallest_ess < max(enough, judged.draws / 20)
 
 
 def _judged(fit: Fit, names: tuple[str, ...]) -> Verdict:
@@ -152,7 +155,7 @@ def _thinned(fit: Fit, times: int) -> Fit:
 def _notes(name: str, problem: Problem, observed: Observed, share: CleanedShare | None) -> list[str]:
     """What was assumed, and what the method passes over."""
     notes = list(observed.notes)
-    if isinstance(problem.covariates, NormalX) and name not in ("naive", "adassp", "fixed-s", "fixed-s-fast"):
+    if isinstance(problem.covariates, NormalX) and name not in WITHOUT_A_LAW_OF_X:
         notes.append("Covariates are taken to be normal.")
     if not METHODS[name].models_shortening:
         if share is not None:
@@ -160,7 +163,7 @@ def _notes(name: str, problem: Problem, observed: Observed, share: CleanedShare 
         elif any(holder.shrink is not None for holder in problem.holders):
             notes.append(f"Rows were shortened, which method {name!r} ignores: coefficients may be biased towards 0.")
     if name != "adassp":
-        notes += unseen_response(problem)
+        notes += unseen_parts(problem)
         if any(holder.eigenvalue is not None for holder in problem.holders):
             notes.append("The smallest eigenvalue is used by method 'adassp' only.")
     return notes

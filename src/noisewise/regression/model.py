@@ -78,11 +78,12 @@ class LinearRegression:
         listed = (features,) if isinstance(features, str | Feature) else features
         if not isinstance(listed, Sequence) or not listed:
             raise InvalidArgument("features must be a list such as ['age', 'bmi'].", argument="features")
-        *x, y = read_features((*listed, response), "LinearRegression")
+        x = read_features(listed, "LinearRegression")
+        y = _read_response(response, x)
         if not isinstance(intercept, bool):
             raise InvalidArgument(f"intercept = {intercept!r:.60} must be True or False.", argument="intercept")
         for name, value in (
-            ("features", tuple(x)), ("response", y), ("intercept", intercept), ("coefficients", coefficients),
+            ("features", x), ("response", y), ("intercept", intercept), ("coefficients", coefficients),
             ("noise", noise), ("prior", prior), ("covariates", covariates),
         ):  # fmt: skip
             object.__setattr__(self, name, value)
@@ -110,7 +111,7 @@ class LinearRegression:
                     f"The given moments are of {len(self.covariates.second)} entries; ([1,] x) has {size} here.",
                     argument="covariates",
                 )
-        elif self.covariates not in (None, RELEASED):
+        elif self.covariates is not None and not (isinstance(self.covariates, str) and self.covariates == RELEASED):
             raise InvalidArgument(
                 f"covariates = {self.covariates!r:.60}: give NormalCovariates(...), GivenMoments(...), 'released' or "
                 "nothing.",
@@ -243,3 +244,16 @@ class LinearRegression:
     def __repr__(self) -> str:
         features = ", ".join(str(feature) for feature in self.features)
         return f"LinearRegression([{features}], {self.response}{'' if self.intercept else ', intercept=False'})"
+
+
+def _read_response(response: object, features: tuple[Feature, ...]) -> Feature:
+    """The response as a feature that is none of the others."""
+    try:
+        (read,) = read_features((response,), "LinearRegression")
+    except InvalidArgument:
+        raise InvalidArgument(
+            f"response = {response!r:.60}: give one column by name, or a feature made of columns.", argument="response"
+        ) from None
+    if read in features:
+        raise InvalidArgument(f"{read} is the response and a feature too; leave it out of one.", argument="features")
+    return read

@@ -207,9 +207,11 @@ def _array(X: Any, size: int) -> Floats:
 
 def _numbers(X: Any) -> Floats:
     try:
-        return np.asarray(X, dtype=float)
+        if np.asarray(X).dtype.kind not in "SU":  # NumPy would read "3" as a number
+            return np.asarray(X, dtype=float)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidArgument("X must be an array (rows, features) or columns by name.", argument="X") from None
+        pass
+    raise InvalidArgument("X must hold numbers: an array (rows, features), or columns by name.", argument="X")
 
 
 def _from_columns(feature: Feature, X: Any, schema: Schema | None) -> Any:
@@ -230,7 +232,7 @@ def _codes(values: Any, schema: Schema, name: str) -> Floats:
         if isinstance(column, Levels):
             index = {level: k for k, level in enumerate(column.levels)}
             return np.array([index[value] for value in np.atleast_1d(np.asarray(values, dtype=object))], float)
-        return np.asarray(values, dtype=float)
+        return _numbers(values)
     except (KeyError, TypeError, ValueError, OverflowError):
         raise InvalidArgument(f"Column {name!r} of X holds values that the schema does not know.",
                               argument="X") from None  # fmt: skip

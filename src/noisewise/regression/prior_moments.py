@@ -19,8 +19,9 @@ def prior_moments(x: NormalX, intercept: bool) -> GivenX:
     free = x.degrees - d
     if free <= 3.0:
         raise Unsupported(
-            f"the prior of the covariates' covariance has {x.degrees:g} degrees of freedom, and fourth moments need "
-            f"more than {d + 3}. Raise them, or use method 'gibbs-update'."
+            "method 'gibbs-prior' takes the covariates' fourth moments from their prior, and this one (the default is "
+            f"such) has none. Give covariates=NormalCovariates(..., degrees=) above {d + 3}, or GivenMoments(...), or "
+            "use method 'gibbs-update'."
         )
     wider = 1.0 + 1.0 / x.strength if intercept else 1.0
     product = np.multiply.outer(x.scale, x.scale)

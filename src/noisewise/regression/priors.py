@@ -136,21 +136,20 @@ def coefficient_moments(given: Coefficients, names: Sequence[str]) -> tuple[Floa
         return None
     size = len(names)
     if _scipy_name(given) == "norm":
-        return np.full(size, float(given.mean())), np.eye(size) * _variance(given, "coefficients")
+        mean, variance = _normal(given)
+        return np.full(size, mean), np.eye(size) * variance
     if type(given).__name__ == "multivariate_normal_frozen":
-        mean, covariance = np.atleast_1d(np.asarray(given.mean, float)), np.atleast_2d(np.asarray(given.cov, float))
-        if mean.shape != (size,) or np.linalg.eigvalsh(covariance)[0] <= 0:
+        centre, covariance = np.atleast_1d(np.asarray(given.mean, float)), np.atleast_2d(np.asarray(given.cov, float))
+        is_finite = np.all(np.isfinite(centre)) and np.all(np.isfinite(covariance))
+        if centre.shape != (size,) or not is_finite or np.linalg.eigvalsh(covariance)[0] <= 0:
             raise InvalidArgument(
                 f"The multivariate normal of the coefficients must be proper and of dimension {size}: "
                 f"{', '.join(names)}.",
                 argument="coefficients",
             )
-        return mean, covariance
-    priors = _each(given, names)
-    return (
-        np.array([float(prior.mean()) for prior in priors]),
-        np.diag([_variance(prior, "coefficients") for prior in priors]),
-    )
+        return centre, covariance
+    each = [_normal(prior) for prior in _each(given, names)]
+    return np.array([mean for mean, _ in each]), np.diag([variance for _, variance in each])
 
 
 def _each(given: object, names: Sequence[str]) -> list[Any]:
@@ -178,13 +177,44 @@ def noise_shape(given: Any) -> tuple[float, float] | None:
     if given is None:
         return None
     if _scipy_name(given) == "invgamma":
-        (shape,), low, rate = given.dist._parse_args(*given.args, **given.kwds)
+        shape, low, rate = _frozen_numbers(given)
         if low == 0 and 0 < shape < math.inf and 0 < rate < math.inf:
-            return float(shape), float(rate)
+            return shape, rate
+        raise InvalidArgument(
+            "noise is a stats.invgamma(a, scale=b) whose a and b are not finite numbers above 0, one each, or whose "
+            "loc is not 0.",
+            argument="noise",
+        )
     raise InvalidArgument(
         f"noise = {given!r:.60}: give the prior of the noise *variance* as stats.invgamma(a, scale=b).",
         argument="noise",
     )
+
+
+def _normal(prior: Any) -> tuple[float, float]:
+    """Mean and variance of the frozen norm of a coefficient."""
+    mean, sd = _frozen_numbers(prior)
+    variance = sd * sd
+    if math.isfinite(mean) and sd > 0 and 0 < variance < math.inf:
+        return mean, variance
+    raise InvalidArgument(
+        "coefficients has a stats.norm(mean, sd) whose mean is not one finite number, or whose sd is not one above 0 "
+        "with a finite square.",
+        argument="coefficients",
+    )
+
+
+def _frozen_numbers(prior: Any) -> list[float]:
+    """Shapes, location and scale of a frozen distribution; NaN where one of them is not a single number."""
+    shapes, location, scale = prior.dist._parse_args(*prior.args, **prior.kwds)
+    return [_number(value) for value in (*shapes, location, scale)]
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(_numbers(value, "prior", most=0))
+    except InvalidArgument:
+        return math.nan
 
 
 def working_prior(
@@ -264,10 +294,6 @@ def _scipy_name(value: Any) -> str:
     return str(getattr(getattr(value, "dist", None), "name", ""))
 
 
-def _variance(prior: Any, argument: str) -> float:
-    return _positive(float(prior.var()), argument)
-
-
 def _symmetric(matrix: Floats) -> Floats:
     return np.asarray((matrix + matrix.T) / 2)
 
@@ -275,9 +301,10 @@ def _symmetric(matrix: Floats) -> Floats:
 def _numbers(given: Any, argument: str, *, most: int) -> Floats:
     try:
         array = np.array(given, dtype=float)
+        is_text = np.asarray(given).dtype.kind in "SU"  # NumPy would read "3" as a number
     except (TypeError, ValueError, OverflowError):
-        array = np.array(np.nan)
-    if array.ndim > most or array.size == 0 or not np.all(np.isfinite(array)) or isinstance(given, bool):
+        array, is_text = np.array(np.nan), True
+    if array.ndim > most or array.size == 0 or not np.all(np.isfinite(array)) or isinstance(given, bool) or is_text:
         raise InvalidArgument(f"{argument} = {given!r:.60} must hold finite numbers.", argument=argument)
     array.setflags(write=False)
     return array

@@ -20,26 +20,27 @@ FLOOR = 1e-6  # of the largest variance
 ROUNDS = 50
 
 
-def released_moments(holders: Sequence[Holder], *, intercept: bool) -> GivenX:
+def released_moments(holders: Sequence[Holder], *, intercept: bool, asked_by: str = "covariates='released'") -> GivenX:
     """Second and fourth moments of ([1,] x) in working units, from all holders that released them."""
     able = [holder for holder in holders if holder.fourth and holder.block == 1]
     if not able:
         raise Unsupported(
-            "covariates='released' needs the fourth moments of the covariates: release Moments(..., fourth=True), or "
-            "give GivenMoments(...) or NormalCovariates(...)."
+            f"{asked_by} needs the fourth moments of the covariates, and no holder published them. Release "
+            "Moments(..., fourth=True), or give covariates=GivenMoments(...) or NormalCovariates(...) and use method "
+            "'marginal'."
         )
     n = sum(holder.n for holder in able)
     size = len(able[0].map) - 1
     second, fourth = np.zeros((size,) * 2), np.zeros((size,) * 4)
     for holder in able:
-        two, four = _sums(holder, intercept=intercept)
+        two, four = _sums(holder, intercept=intercept, asked_by=asked_by)
         back = np.linalg.inv(holder.map[:-1, :-1])
         second += back @ two @ back.T / n
         fourth += np.einsum("abcd,ia,jb,kc,ld->ijkl", four, *(back,) * 4, optimize=True) / n
     return _possible(second, fourth)
 
 
-def _sums(holder: Holder, *, intercept: bool) -> tuple[Floats, Floats]:
+def _sums(holder: Holder, *, intercept: bool, asked_by: str) -> tuple[Floats, Floats]:
     """The noisy sums of products of two and of four entries, in the holder's own units."""
     size = len(holder.map) - 1
     two = moment_matrix(holder, size + 1, intercept=intercept)[:-1, :-1]
@@ -49,7 +50,7 @@ def _sums(holder: Holder, *, intercept: bool) -> tuple[Floats, Floats]:
         is_lower = intercept and b == 0  # 1 * 1 * x_c * x_d
         four[indices] = two[c, d] if is_lower else holder.fourth[a, b, c, d][0]
     if np.isnan(two).any():
-        raise Unsupported("covariates='released' needs the part 'xx' of Moments.")
+        raise Unsupported(f"{asked_by} needs the part 'xx' of Moments.")
     return two, four
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.exact import integer
 from noisewise.likelihood.simulate import Integers, draw_noise
 from noisewise.plan import Plan
 from noisewise.populations.parameters import Theta, rows_of
@@ -64,6 +65,9 @@ def simulate_values(
 
 def sample_prior(rng: np.random.Generator, model: LinearRegression, count: int) -> dict[str, Floats]:
     """`count` draws of coefficients, noise variance, and the mean and covariance of the covariates."""
+    count = integer(count, "count", minimum=0, maximum=10**8)
+    if not isinstance(rng, np.random.Generator):
+        raise InvalidArgument(f"rng is a {type(rng).__name__}; give a numpy.random.Generator.", argument="rng")
     theta: dict[str, Floats] = {}
     if model.prior is not None:
         mean, precision = model.prior.sized(len(model.names))
@@ -104,8 +108,9 @@ def theta_at(model: LinearRegression, at: object) -> dict[str, Floats]:
     theta: dict[str, Floats] = {}
     for name, shape in shapes.items():
         try:
-            value = np.asarray(given.get(name), dtype=float)
-        except (TypeError, ValueError):
+            is_text = np.asarray(given.get(name)).dtype.kind in "SU"  # NumPy would read "3" as a number
+            value = np.array(np.nan) if is_text else np.asarray(given.get(name), dtype=float)
+        except (TypeError, ValueError, OverflowError):
             value = np.array(np.nan)
         is_one = value.shape == shape
         is_shaped = is_one or (value.shape[1:] == shape and value.size > 0)

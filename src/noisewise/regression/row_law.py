@@ -19,7 +19,7 @@ from noisewise.errors import Unsupported
 from noisewise.populations.parameters import Theta
 from noisewise.regression.moments import at_pairs, normal_moment_covariance
 from noisewise.regression.points import base_points
-from noisewise.regression.priors import COVARIATE_COVARIANCE, COVARIATE_MEAN, INTERCEPT, NOISE_VARIANCE
+from noisewise.regression.priors import COVARIATE_COVARIANCE, COVARIATE_MEAN, INTERCEPT, NOISE_VARIANCE, GivenMoments
 from noisewise.regression.problem import Floats, Integers
 from noisewise.regression.units import Units
 from noisewise.schema import Schema
@@ -129,7 +129,7 @@ def _normal_fourth(second: Floats, mean: Floats) -> Floats:
 
 def joint_law(model: LinearRegression, theta: Theta) -> tuple[Floats, Floats]:
     """Mean (K, p) and covariance (K, p, p) of (x, y) in the users' units."""
-    _check_names(theta)
+    _check_names(model, theta)
     slopes = np.stack([np.asarray(theta[str(feature)], float) for feature in model.features], axis=1)
     mean_x, covariance_x = np.asarray(theta[COVARIATE_MEAN]), np.asarray(theta[COVARIATE_COVARIANCE])
     start = np.asarray(theta.get(INTERCEPT, np.zeros(len(slopes))), float)
@@ -143,6 +143,12 @@ def joint_law(model: LinearRegression, theta: Theta) -> tuple[Floats, Floats]:
     return np.column_stack([mean_x, mean_y]), covariance
 
 
-def _check_names(theta: Mapping[str, object]) -> None:
-    if not {COVARIATE_MEAN, COVARIATE_COVARIANCE, NOISE_VARIANCE} <= set(theta):
-        raise Unsupported("This method has no law of the covariates, so its rows cannot be simulated; use 'marginal'.")
+def _check_names(model: LinearRegression, theta: Mapping[str, object]) -> None:
+    if {COVARIATE_MEAN, COVARIATE_COVARIANCE, NOISE_VARIANCE} <= set(theta):
+        return
+    if isinstance(model.covariates, GivenMoments | str):
+        raise Unsupported(
+            "There is no law of the covariates, only their moments, so rows cannot be simulated. Fit with "
+            "covariates=NormalCovariates(...), or without covariates=."
+        )
+    raise Unsupported("This method has no law of the covariates, so its rows cannot be simulated; use 'marginal'.")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from noisewise.regression.priors import NOISE_SHAPE, NOISE_SHARE
 from noisewise.regression.problem import NormalX, Problem
 
 if TYPE_CHECKING:
@@ -25,16 +27,23 @@ def law_in_words(model: LinearRegression, problem: Problem) -> str:
     elif problem.prior.is_learned:
         parts.append("coefficients with a common, learned prior scale")
     if model.noise is None and model.prior is None:
-        parts.append("noise variance InverseGamma(1, response variance / 20) by default")
+        shape, share = (Fraction(number).limit_denominator() for number in (NOISE_SHAPE, NOISE_SHARE))
+        parts.append(f"noise variance InverseGamma({shape}, response variance / {1 / share}) by default")
     return ", ".join(parts)
 
 
-def unseen_response(problem: Problem) -> list[str]:
-    """What is to be said where no holder released y'y."""
+def unseen_parts(problem: Problem) -> list[str]:
+    """What is to be said where no holder released X'X, X'y or y'y."""
     last = problem.m - 1
-    has_response = any(((holder.pairs == last).all(axis=1)).any() for holder in problem.holders)
-    if has_response:
-        return []
-    if len(problem.holders) == 1:
-        return ["y'y was not released: with one holder the noise variance is not identified and follows its prior."]
-    return ["y'y was not released: the noise variance is known only from how the holders differ."]
+    responses = {count for holder in problem.holders for count in (holder.pairs == last).sum(axis=1).tolist()}
+    said = []
+    if 1 not in responses:
+        said.append("X'y was not released: the coefficients are not identified and follow their prior.")
+    elif 0 not in responses:
+        said.append("X'X was not released: the coefficients are not identified without what is believed about the "
+                    "covariates.")  # fmt: skip
+    if 2 not in responses and len(problem.holders) == 1:
+        said.append("y'y was not released: with one holder the noise variance is not identified and follows its prior.")
+    elif 2 not in responses:
+        said.append("y'y was not released: the noise variance is known only from how the holders differ.")
+    return said
