@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         Unsupported,
     )
     from noisewise.evaluate.calibration import calibrate
+    from noisewise.graphical.model import GraphicalModel
     from noisewise.holder.curator import make_release
     from noisewise.holder.ledger import Ledger
     from noisewise.holder.respond import respond
@@ -90,6 +91,7 @@ _HOME = {
     "noisewise.design.precision": "epsilon_for",
     "noisewise.errors": "BudgetExceeded DifferentRecords Incomparable InvalidArgument InvalidData InvalidRelease "
     "InvalidSpec LedgerError NoisewiseError Unsupported",
+    "noisewise.graphical.model": "GraphicalModel",
     "noisewise.holder.curator": "make_release",
     "noisewise.holder.ledger": "Ledger",
     "noisewise.holder.respond": "respond",
@@ -132,6 +134,7 @@ __all__ = [
     "Gamma",
     "GaussianDP",
     "GivenMoments",
+    "GraphicalModel",
     "Histogram",
     "Incomparable",
     "Information",

@@ -55,6 +55,8 @@ def naive_posterior(posterior: Posterior, **settings: Any) -> tuple[Posterior | 
         found = infer(posterior.releases, posterior.population, method="naive", seed=posterior.seed, **settings)
     except NoisewiseError as error:
         return None, str(error)
+    if found.is_point:
+        return None, "method 'naive' gives a point estimate here, which has no intervals to compare."
     return found, ""
 
 

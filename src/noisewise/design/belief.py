@@ -53,8 +53,7 @@ def believe(source: Any, *, at: object = None, draws: object = None) -> Belief:
     population = source.population if isinstance(source, Posterior) else source
     if not all(hasattr(population, name) for name in ("free", "supports", "sample_prior")):
         raise InvalidArgument(
-            f"population = {population!r:.60}: give a population such as Normal(...), or a posterior of one. "
-            "The information of a graphical model's release is not computed here.",
+            f"population = {population!r:.60}: give a population such as Normal(...), or a posterior of one.",
             argument="population",
         )
     coordinate_names(population)  # refuses a population without unknowns

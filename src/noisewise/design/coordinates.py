@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import qmc
 
-from noisewise.errors import InvalidArgument
+from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.likelihood.differences import central_difference
 from noisewise.populations.parameters import LARGEST, UNIT, Array, Support, Theta
 from noisewise.populations.population import AnyPopulation, Joint, Population
@@ -31,6 +31,11 @@ def coordinate_names(population: AnyPopulation) -> tuple[str, ...]:
             f"population is a {type(population).__name__}; describe the records, as in "
             "Normal(mean=stats.norm(50, 50), sd=stats.halfnorm(scale=50)).",
             argument="population",
+        )
+    if hasattr(population, "posterior") and not hasattr(population, "information_engine"):
+        raise Unsupported(
+            f"The information of a release about a {type(population).__name__} is not computed. Compare the noise of "
+            "its tables (plan.noise): from about five cliques on Gaussian noise is less than Laplace noise."
         )
     names: list[str] = []
     for name, support in population.supports.items():

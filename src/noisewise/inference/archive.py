@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
@@ -18,6 +19,9 @@ import numpy as np
 
 from noisewise.errors import InvalidArgument, NoisewiseError
 from noisewise.release import write_whole
+
+DAMAGED = (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, EOFError, BadZipFile, zlib.error,
+           NotImplementedError, MemoryError, RecursionError)  # fmt: skip
 
 __all__ = ["checked_path", "read", "reading", "write"]
 
@@ -62,7 +66,7 @@ def reading(where: Path, thing: str) -> Iterator[None]:
         yield
     except NoisewiseError as error:
         raise InvalidArgument(f"{where} is not a saved {thing}: {error}", argument="path") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, BadZipFile) as error:
+    except DAMAGED as error:
         raise InvalidArgument(
             f"{where} is not a whole saved {thing} ({type(error).__name__}). Save it again.", argument="path"
         ) from None

@@ -249,7 +249,7 @@ class Posterior:
         return load(path)
 
     def scalars(self) -> Iterator[tuple[str, Floats]]:
-        """Every single number among the parameters by its label (p[0] in a vector), with draws (chains, draws).
+        """Every single number among the parameters by its label (p[0] in a vector, or as the model calls it).
 
         What a model keeps only for later questions (`unlisted`) is left out.
         """
@@ -260,8 +260,10 @@ class Posterior:
             if value.ndim == 2:
                 yield name, value
             else:
-                for index in np.ndindex(value.shape[2:]):
-                    yield f"{name}[{','.join(map(str, index))}]", value[(slice(None), slice(None), *index)]
+                labels = getattr(self.population, "component_labels", {}).get(name)
+                for k, index in enumerate(np.ndindex(value.shape[2:])):
+                    label = labels[k] if labels else f"{name}[{','.join(map(str, index))}]"
+                    yield label, value[(slice(None), slice(None), *index)]
 
     def __repr__(self) -> str:
         shape = next(iter(self.draws.values())).shape

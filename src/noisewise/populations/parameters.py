@@ -138,6 +138,12 @@ def _prior_support(prior: Any, name: str, domain: Support) -> Support:
         return Support(0.0, 1.0, size)
     if not hasattr(prior, "support"):
         raise InvalidArgument(f"The prior of {name} must be one-dimensional.", argument=name)
+    if not hasattr(prior, "dist"):
+        raise InvalidArgument(
+            f"The prior of {name} must be a scipy.stats distribution with its numbers, such as stats.norm(0, 10); "
+            "rv_histogram(...) becomes one by a last pair of brackets: rv_histogram(...)().",
+            argument=name,
+        )
     with np.errstate(all="ignore"):
         ends = prior.support()
         if np.ndim(ends[0]):

@@ -12,6 +12,7 @@ to the last bit of every number.
 from __future__ import annotations
 
 import ast
+import importlib
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
@@ -44,9 +45,10 @@ NAMED: Mapping[str, Callable[..., Population]] = {
     "normal": Normal, "uniform": Uniform, "bernoulli": Bernoulli, "categorical": Categorical, "poisson": Poisson,
     "exponential": Exponential, "gamma": Gamma, "lognormal": LogNormal,
 }  # fmt: skip
-OTHERS = ("location_scale", "population", "joint", "multivariate_normal", "linear_regression")
+OTHERS = ("location_scale", "population", "joint", "multivariate_normal", "linear_regression", "graphical_model")
 CAMEL = {"LogNormal": "lognormal", "LocationScale": "location_scale", "MultivariateNormal": "multivariate_normal",
-         "LinearRegression": "linear_regression"}  # fmt: skip
+         "LinearRegression": "linear_regression", "GraphicalModel": "graphical_model"}  # fmt: skip
+MODELS = {"linear_regression": "noisewise.regression.text", "graphical_model": "noisewise.graphical.text"}
 SEVERAL = {"dirichlet": stats.dirichlet, "normal_inverse_gamma": stats.normal_inverse_gamma}
 
 
@@ -132,9 +134,8 @@ def _read_population(node: ast.expr) -> Any:
                 return Joint(**{column: _one_column(v) for column, v in _joint_entries(args, keywords, node).items()})
             if name == "multivariate_normal" and not args:
                 return _made(MultivariateNormal, given, [], _multivariate_arguments(_named(keywords, node)))
-            if name == "linear_regression" and not args:
-                from noisewise.regression.text import model_of  # a model of its own room, read by the same grammar
-
+            if name in MODELS and not args:
+                model_of = importlib.import_module(MODELS[name]).model_of  # of its own room, read by the same grammar
                 return _made(model_of, given, [], {"nodes": _named(keywords, node)})
             if name in NAMED:
                 raise InvalidSpec(f"{given} takes its parameters by name, not as in {_shown(node)}.", where=given)

@@ -337,7 +337,7 @@ def _table_sensitivity(
 
 def read_edges(edges: Sequence[object], argument: str = "edges") -> tuple[float, ...]:
     """Increasing numbers given by a person."""
-    if isinstance(edges, str) or not isinstance(edges, Sequence | np.ndarray) or not len(edges):
+    if isinstance(edges, str | bytes) or not isinstance(edges, Sequence | np.ndarray) or not len(edges):
         raise InvalidArgument(f"{argument} must be a list of increasing numbers.", argument=argument)
     read = tuple(float(fraction(edge, f"{argument}[{j}]")) for j, edge in enumerate(edges))
     if any(not a < b for a, b in itertools.pairwise(read)):

@@ -1,0 +1,116 @@
+"""Private stochastic gradients for a graphical model (Abadi et al. 2016), with an account of its own.
+
+The log-likelihood of a record has the gradient t(x) - mu(theta): the marks of its cells less their probabilities. So
+
+    B    each record with chance q, by itself (Poisson sampling)
+    g_i  = t(x_i) - mu(theta),   shortened to length C where it is longer
+    theta <- theta + (rate / (q n)) (sum_{i in B} g_i + N(0, (sigma C)^2 I)),        T steps from theta = 0
+
+and the answer is the mean of the later half of the steps. With k tables t(x) has k ones and mu is a distribution in
+each, so |g_i|^2 <= 2 k always, and its mean at the truth is below k: the default C = sqrt(k) shortens few.
+
+Guarantee: (epsilon, delta)-DP for records *added or removed*, by `subsampled_gaussian`; n is taken as public, and so
+are the tuning constants. That is weaker than the epsilon-DP of noisy tables, and than change-one neighbours. The noise
+is simulated, from the generator that is given: for comparison only. A step costs as much as its minibatch, whatever n.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisewise.baselines.subsampled_gaussian import noise_multiplier_for
+from noisewise.errors import InvalidArgument
+from noisewise.exact import integer
+from noisewise.graphical.problem import Fit, Problem
+
+__all__ = ["dp_sgd"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def dp_sgd(
+    rng: np.random.Generator,
+    problem: Problem,
+    records: Ints,
+    *,
+    epsilon: float,
+    delta: float,
+    steps: int = 200,
+    sampling_rate: float = 0.1,
+    learning_rate: float = 4.0,
+    clip: float | None = None,
+) -> Fit:
+    """Parameters from records (n, variables), as indices of states; the problem's own tables are not read.
+
+    `epsilon=inf` adds no noise and is not private. `clip=None` is C = sqrt(k).
+    """
+    integer(steps, "steps", minimum=1)
+    if not (learning_rate > 0 and (clip is None or clip > 0)):
+        raise InvalidArgument("learning_rate and clip must be above 0.", argument="learning_rate")
+    rule = _Marks.of(problem)
+    length = math.sqrt(len(rule.starts)) if clip is None else clip
+    sigma = 0.0
+    if not math.isinf(epsilon):
+        sigma = noise_multiplier_for(epsilon=epsilon, delta=delta, sampling_rate=sampling_rate, steps=steps)
+    n, later = len(records), steps // 2
+    theta, total = np.zeros(problem.parameters), np.zeros(problem.parameters)
+    for step in range(steps):
+        batch = rng.choice(n, size=rng.binomial(n, sampling_rate), replace=False, shuffle=False)
+        summed = rule.clipped_sum(records[batch], probabilities(problem, theta), length)
+        summed += sigma * length * rng.standard_normal(len(theta))
+        theta = theta + learning_rate / (sampling_rate * n) * summed
+        if step >= later:
+            total += theta
+    said = (
+        f"({epsilon:g}, {delta:g})-DP for records added or removed; noise multiplier {sigma:.4g}, length {length:.4g}"
+    )
+    if sigma == 0:
+        said = "no noise was added: this is not private"
+    return Fit(total / (steps - later), steps, (said,))
+
+
+def probabilities(problem: Problem, theta: Floats) -> Floats:
+    """mu(theta) of each parameter: the expected number of its cells that a record marks."""
+    return problem.gather(problem.engine.marginals(problem.potentials(theta))[1])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Marks:
+    """Which parameters a record marks: of each factor table, the cell starts + x . strides, and that cell's one."""
+
+    strides: Ints  # (variables, tables)
+    starts: Ints  # (tables,)
+    spread: Ints
+    is_tied: bool
+
+    @classmethod
+    def of(cls, problem: Problem) -> _Marks:
+        tables = problem.engine.tables
+        factors = [r for r in range(len(tables.regions)) if problem.spread[tables.starts[r]] >= 0]
+        strides = np.zeros((len(tables.states), len(factors)), dtype=np.int64)
+        for k, r in enumerate(factors):
+            stride = 1
+            for v in reversed(tables.regions[r]):
+                strides[v, k] = stride
+                stride *= tables.states[v]
+        used = problem.spread[problem.spread >= 0]
+        return cls(strides, tables.starts[factors], problem.spread, len(np.unique(used)) < len(used))
+
+    def clipped_sum(self, records: Ints, mu: Floats, length: float) -> Floats:
+        """The sum over records of t(x) - mu, each shortened to `length`."""
+        if not len(records):
+            return np.zeros(len(mu))
+        places = self.spread[records @ self.strides + self.starts]  # (records, tables)
+        if self.is_tied:  # a parameter may be marked more than once
+            squared = (places[:, :, None] == places[:, None, :]).sum(axis=(1, 2))
+        else:
+            squared = np.full(len(places), places.shape[1])
+        norm = np.sqrt(np.maximum(squared - 2 * mu[places].sum(axis=1) + mu @ mu, 0))
+        weight = length / np.maximum(norm, length)
+        marked = np.bincount(places.ravel(), weights=np.repeat(weight, places.shape[1]), minlength=len(mu))
+        return np.asarray(marked - weight.sum() * mu)

@@ -1,0 +1,259 @@
+"""What a learnt graphical model answers: probabilities, conditional ones, and how well it foretells new records.
+
+    marginal        P(x_r) for any columns r, of a common clique or not
+    conditional     P(x_r | x_g = levels)
+    log likelihood  mean_i log p(x_i | theta) of held-out records at every draw; and of the predictive law,
+                    mean_i log E p(x_i | theta), which is never lower than the mean over draws
+Each is computed at every draw of the potentials, so its interval holds what is not known. A point method has one draw:
+its answers are numbers without an interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from noisewise.errors import InvalidArgument
+from noisewise.graphical.loopy import engine_for
+from noisewise.graphical.matching import match
+from noisewise.graphical.model import POTENTIALS
+from noisewise.graphical.probabilities import Table, log_partitions, table_rows
+from noisewise.graphical.problem import Problem
+from noisewise.inference.intervals import checked_level, equal_tailed
+from noisewise.inference.posterior import Posterior
+
+if TYPE_CHECKING:
+    from noisewise.graphical.model import GraphicalModel
+
+__all__ = ["HeldOut", "Probabilities", "conditional", "estimate", "log_likelihood", "marginal", "parameter_rows",
+           "read_records"]  # fmt: skip
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+LARGEST_ANSWER = 100_000  # cells
+MOST_LINES = 40
+MOST_PREDICTIVE, PIECE = 1000, 4_000_000
+APPROXIMATE = "Approximate: the columns are too entangled for exact sums (loopy belief propagation)."
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Probabilities:
+    """Cells with their probability, and the ends of its interval at `level` (None where there is no interval)."""
+
+    columns: tuple[str, ...]
+    labels: tuple[str, ...]
+    mean: Floats
+    low: Floats | None
+    high: Floats | None
+    level: float
+    given: Mapping[str, str | int] = field(default_factory=dict)
+    note: str = ""
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    def __getitem__(self, label: str) -> float:
+        """The probability of one cell by its label, such as 'sex=f, smoker=yes'."""
+        if label not in self.labels:
+            raise InvalidArgument(f"There is no cell {label!r:.80}; there are {', '.join(self.labels[:6])}, ...",
+                                  argument="label")  # fmt: skip
+        return float(self.mean[self.labels.index(label)])
+
+    def interval(self, label: str) -> tuple[float, float]:
+        """(low, high) of one cell by its label."""
+        at = self.labels.index(label) if label in self.labels else -1
+        if at < 0 or self.low is None or self.high is None:
+            self[label]
+            raise InvalidArgument("A point estimate has no intervals; use method='posterior'.", argument="label")
+        return float(self.low[at]), float(self.high[at])
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Columns of plain data: cell, estimate, low, high."""
+        none: list[Any] = [None] * len(self)
+        return {
+            "cell": list(self.labels),
+            "estimate": self.mean.tolist(),
+            "low": none if self.low is None else self.low.tolist(),
+            "high": none if self.high is None else self.high.tolist(),
+        }
+
+    def __str__(self) -> str:
+        rows = [["cell", "estimate"]]
+        if self.low is not None and self.high is not None:
+            rows[0] += [f"{50 * (1 + side * self.level):.4g} %" for side in (-1, 1)]
+        for k in range(min(len(self), MOST_LINES)):
+            ends = [] if self.low is None or self.high is None else [self.low[k], self.high[k]]
+            rows.append([self.labels[k], *(f"{number:.4f}" for number in (self.mean[k], *ends))])
+        widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+        lines = ["  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
+                 for row in rows]  # fmt: skip
+        if len(self) > MOST_LINES:
+            lines.append(f"... and {len(self) - MOST_LINES} more cells.")
+        return "\n".join([self.title, *lines, *([self.note] if self.note else [])])
+
+    @property
+    def title(self) -> str:
+        """P(a, b | c=x), as it is written; cells of several tables have no such name."""
+        if not self.columns:
+            return "Shares of the records"
+        known = ", ".join(f"{name}={level}" for name, level in self.given.items())
+        return f"P({', '.join(self.columns)}{' | ' + known if known else ''})"
+
+    def plot(self, path: str | PathLike[str] | None = None) -> bytes:
+        """The cells with their intervals, as a PNG (also written to `path`)."""
+        from noisewise.report.intervals import interval_plot
+
+        return interval_plot(self.labels, self.mean, self.low, self.high, path, x_label=self.title)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """The mean log-probability a record: its posterior mean and interval, and that of the predictive law; in nats."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    predictive: float
+    records: int
+    level: float
+
+    def __str__(self) -> str:
+        ends = "" if self.low is None else f" ({100 * self.level:g} %: {self.low:.4f} to {self.high:.4f})"
+        return (
+            f"Log-likelihood of {self.records} records: {self.mean:.4f} each{ends}; predictive {self.predictive:.4f}."
+        )
+
+
+def marginal(
+    model: GraphicalModel,
+    posterior: Posterior,
+    columns: object,
+    *,
+    given: Mapping[str, str | int],
+    level: float,
+) -> Probabilities:
+    """P(columns | given), cell by cell."""
+    rows = parameter_rows(model, posterior)
+    names, share = _read_columns(model, columns), checked_level(level)
+    cells = math.prod(len(model.levels[v]) for v in model.region(names))
+    if cells > LARGEST_ANSWER:
+        raise InvalidArgument(f"The table of {', '.join(names)} has {cells} cells; ask for at most {LARGEST_ANSWER}.",
+                              argument="columns")  # fmt: skip
+    known = {model.columns.index(name): _level(model, name, value, "given") for name, value in given.items()}
+    table = Table.of(model, model.region(names), known)
+    values = table.rows(rows)
+    low, high = (None, None) if posterior.is_point else equal_tailed(values, share)
+    note = "" if table.engine.is_exact else APPROXIMATE
+    return Probabilities(names, model.cell_labels(names), values.mean(axis=0), low, high, share, dict(given), note)
+
+
+def conditional(
+    model: GraphicalModel, posterior: Posterior, columns: object, *, given: object, level: float
+) -> Probabilities:
+    """P(columns | given), for at least one level given."""
+    if not isinstance(given, Mapping) or not given:
+        raise InvalidArgument("given must say which levels are known, as in given={'sex': 'f'}.", argument="given")
+    if unknown := [name for name in given if name not in model.columns]:
+        raise InvalidArgument(f"The model has no column {unknown[0]!r:.60}.", argument="given")
+    if both := [name for name in _read_columns(model, columns) if name in given]:
+        raise InvalidArgument(f"{both[0]!r} is asked for and given.", argument="given")
+    return marginal(model, posterior, columns, given=given, level=level)
+
+
+def log_likelihood(model: GraphicalModel, posterior: Posterior, records: Any, *, level: float) -> HeldOut:
+    """How probable held-out records are, per record."""
+    rows, share = parameter_rows(model, posterior), checked_level(level)
+    distinct, counts = np.unique(read_records(model, records), axis=0, return_counts=True)
+    cells, weight = _cells(model, distinct), counts / counts.sum()
+    statistics = np.zeros(model.parameters)
+    np.add.at(statistics, cells, np.broadcast_to(weight[:, None], cells.shape))
+    constant = log_partitions(model, rows)
+    each = rows @ statistics - constant
+    some = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_PREDICTIVE)).round().astype(int))
+    predictive = 0.0
+    step = max(1, PIECE // (len(some) * len(model.cliques)))
+    for start in range(0, len(distinct), step):
+        piece = slice(start, start + step)
+        score = rows[some][:, cells[piece]].sum(axis=2) - constant[some, None]  # (draws, records)
+        predictive += float(weight[piece] @ (logsumexp(score, axis=0) - math.log(len(some))))
+    low, high = (None, None) if posterior.is_point else map(float, equal_tailed(each, share))
+    return HeldOut(float(each.mean()), low, high, predictive, int(counts.sum()), share)
+
+
+def estimate(model: GraphicalModel, posterior: Posterior) -> Floats:
+    """One model's potentials (p,): a point's own, or those that match the mean of the draws' tables."""
+    rows = parameter_rows(model, posterior)
+    if posterior.is_point:
+        return np.asarray(rows[0].copy())
+    problem = Problem(engine_for(model.tables), model.spread, ())
+    return match(problem, problem.gather(table_rows(model, rows).mean(axis=0)), start=rows.mean(axis=0))
+
+
+def parameter_rows(model: GraphicalModel, posterior: object) -> Floats:
+    """The potentials (K, p) at all draws of a posterior of this model."""
+    own = getattr(posterior, "population", None)
+    is_same = isinstance(posterior, Posterior) and all(
+        getattr(own, name, None) == getattr(model, name) for name in ("columns", "levels", "cliques", "ties")
+    )
+    if not is_same:
+        raise InvalidArgument("posterior is not of this model; give what infer(releases, model) returned.",
+                              argument="posterior")  # fmt: skip
+    assert isinstance(posterior, Posterior)
+    return posterior.draws[POTENTIALS].reshape(-1, model.parameters)
+
+
+def read_records(model: GraphicalModel, records: Any) -> Ints:
+    """Records (rows, columns) as numbers of levels, from columns by name (a mapping or a data frame)."""
+    if not isinstance(records, Mapping) and not (hasattr(records, "columns") and hasattr(records, "__getitem__")):
+        raise InvalidArgument("records must be columns by name: a mapping of lists, or a data frame.",
+                              argument="records")  # fmt: skip
+    read = []
+    for name, levels in zip(model.columns, model.levels, strict=True):
+        if name not in records:
+            raise InvalidArgument(f"records has no column {name!r:.60}; every column of the model is needed.",
+                                  argument="records")  # fmt: skip
+        index = {str(level): k for k, level in enumerate(levels.levels)}
+        values = np.asarray(records[name], dtype=object).ravel()
+        try:
+            read.append(np.array([index[str(value)] for value in values], dtype=np.int64))
+        except KeyError:
+            raise InvalidArgument(f"The column {name!r:.60} of records holds a value that is none of its levels.",
+                                  argument="records") from None  # fmt: skip
+    if len({len(column) for column in read}) > 1 or not len(read[0]):
+        raise InvalidArgument("The columns of records are empty, or of different lengths.", argument="records")
+    return np.stack(read, axis=1)
+
+
+def _cells(model: GraphicalModel, records: Ints) -> Ints:
+    """The parameter (records, cliques) that each record meets in each clique."""
+    tables, spread = model.tables, model.spread
+    found = []
+    for r, region in enumerate(tables.regions):
+        cell = np.ravel_multi_index(tuple(records[:, v] for v in region), tables.shape(region))
+        found.append(spread[tables.starts[r] + cell])
+    return np.stack(found, axis=1)
+
+
+def _read_columns(model: GraphicalModel, columns: object) -> tuple[str, ...]:
+    names = (columns,) if isinstance(columns, str) else columns
+    if not isinstance(names, Sequence) or not names or len(set(map(str, names))) != len(names):
+        raise InvalidArgument("columns must be a column, or a list of different ones, by name.", argument="columns")
+    if unknown := [name for name in names if name not in model.columns]:
+        raise InvalidArgument(f"The model has no column {unknown[0]!r:.60}; it has {', '.join(model.columns):.200}.",
+                              argument="columns")  # fmt: skip
+    return tuple(names)
+
+
+def _level(model: GraphicalModel, name: str, value: object, argument: str) -> int:
+    levels = model.levels[model.columns.index(name)]
+    try:
+        return levels.index(value)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"{argument}[{name!r}]: {error}", argument=argument) from None

@@ -1,0 +1,95 @@
+"""Cliques, levels and ties as people write them, checked and read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from noisewise.errors import InvalidArgument
+from noisewise.schema import Levels, Schema
+
+__all__ = ["Clique", "read_cliques", "read_levels", "read_names", "read_ties"]
+
+Clique = tuple[str, ...]
+
+
+def read_names(names: object, argument: str) -> Clique:
+    is_list = isinstance(names, Sequence) and not isinstance(names, str)
+    if not is_list or not names or not all(isinstance(name, str) and name for name in names):  # type: ignore[attr-defined]
+        raise InvalidArgument(f"{argument} must list columns by name, as in ['age', 'sex'], not {names!r:.60}.",
+                              argument=argument)  # fmt: skip
+    read: Clique = tuple(names)  # type: ignore[arg-type]
+    if len(set(read)) != len(read):
+        raise InvalidArgument(f"{argument} names a column twice: {list(read)!r:.100}.", argument=argument)
+    return read
+
+
+def read_cliques(cliques: object) -> tuple[Clique, ...]:
+    if isinstance(cliques, str) or not isinstance(cliques, Sequence) or not cliques:
+        raise InvalidArgument("cliques must be a list of lists of columns, as in [['age', 'sex'], ['sex', 'income']].",
+                              argument="cliques")  # fmt: skip
+    read = tuple(read_names(clique, "cliques") for clique in cliques)
+    if len(set(map(frozenset, read))) != len(read):
+        raise InvalidArgument("A clique is given twice.", argument="cliques")
+    return read
+
+
+def read_levels(levels: object, cliques: Sequence[Clique]) -> dict[str, Levels]:
+    """Levels by column, in the order they are declared; a Schema may have columns that are in no clique."""
+    used = {name for clique in cliques for name in clique}
+    if isinstance(levels, Schema):
+        if missing := sorted(used - set(levels.columns)):
+            raise InvalidArgument(f"The schema has no column {missing[0]!r:.60}.", argument="levels")
+        return {name: levels.levels(name) for name in levels.columns if name in used}
+    if not isinstance(levels, Mapping):
+        raise InvalidArgument(
+            f"levels is a {type(levels).__name__}; give a Schema, or the levels of each column, as in "
+            "{'sex': ['f', 'm']}.",
+            argument="levels",
+        )
+    if missing := sorted(used - set(levels)):
+        raise InvalidArgument(f"levels has none for the column {missing[0]!r:.60}.", argument="levels")
+    if idle := [name for name in levels if name not in used]:
+        raise InvalidArgument(
+            f"The column {idle[0]!r:.60} is in no clique. Give it one of its own, as in [{idle[0]!r:.60}], if it is "
+            "independent of the others; else leave it out.",
+            argument="cliques",
+        )
+    return {name: given if isinstance(given, Levels) else Levels(given) for name, given in levels.items()}
+
+
+def read_ties(tied: object, cliques: Sequence[Clique], levels: Mapping[str, Levels]) -> tuple[tuple[int, ...], ...]:
+    """Groups of cliques by position, in which position by position the levels agree."""
+
+    def alphabet(clique: Clique) -> tuple[tuple[str | int, ...], ...]:
+        return tuple(levels[name].levels for name in clique)
+
+    if tied is None or tied is False:
+        return ()
+    if tied is True:
+        alike: dict[Any, list[int]] = {}
+        for index, clique in enumerate(cliques):
+            if len(clique) == 2:
+                alike.setdefault(alphabet(clique), []).append(index)
+        groups = [group for group in alike.values() if len(group) > 1]
+        if not groups:
+            raise InvalidArgument("tied=True ties cliques of two columns with the same levels; there are no two.",
+                                  argument="tied")  # fmt: skip
+        return tuple(map(tuple, groups))
+    if isinstance(tied, str) or not isinstance(tied, Sequence):
+        raise InvalidArgument("tied must be True, or list groups of cliques that share their potentials.",
+                              argument="tied")  # fmt: skip
+    found = []
+    for group in tied:
+        named = read_cliques(group)
+        if unknown := [clique for clique in named if clique not in cliques]:
+            raise InvalidArgument(f"tied names {list(unknown[0])!r:.80}, which is no clique of this model (the order "
+                                  "of its columns counts).", argument="tied")  # fmt: skip
+        if len({alphabet(clique) for clique in named}) > 1:
+            raise InvalidArgument(f"The cliques tied with {list(named[0])!r:.80} have other levels.", argument="tied")
+        if len(named) > 1:
+            found.append(tuple(sorted(cliques.index(clique) for clique in named)))
+    members = [index for group in found for index in group]
+    if len(set(members)) != len(members):
+        raise InvalidArgument("A clique is tied in two groups; make them one.", argument="tied")
+    return tuple(found)

@@ -1,0 +1,190 @@
+"""From releases to what is known of a graphical model: build the problem, run a method, say what it is worth.
+
+Methods work on potentials; what is kept is the probabilities of columns and cliques at every draw, which mean the same
+however potentials are written, and the potentials without their gauge for later questions. Chains are judged by
+probabilities. Where all of that would take more than 400 MB, draws are thinned, and tables of cliques are left out:
+they can be asked for again (`GraphicalModel.marginal`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisewise.errors import InvalidArgument, NoisewiseError
+from noisewise.exact import integer
+from noisewise.graphical.gauge import gauge_free
+from noisewise.graphical.methods import AUTOMATIC, method_named
+from noisewise.graphical.model import POTENTIALS, TAU, probability_name
+from noisewise.graphical.observed import WEAK, Observed, observe
+from noisewise.graphical.probabilities import column_tables, table_rows
+from noisewise.inference.diagnostics import Verdict, verdict
+from noisewise.inference.posterior import Posterior
+from noisewise.inference.progress import shown
+
+if TYPE_CHECKING:
+    from noisewise.graphical.model import GraphicalModel
+
+__all__ = ["learn"]
+
+Floats = NDArray[np.float64]
+MOST_NUMBERS = 50_000_000  # of all draws together
+MOST_JUDGED = 400  # probabilities whose chains are judged one by one
+
+
+def learn(
+    model: GraphicalModel,
+    releases: object,
+    *,
+    method: str,
+    likelihood: str,
+    settings: Mapping[str, int],
+    seed: object,
+    progress: Any,
+    n: Any,
+    options: Mapping[str, Any],
+) -> Posterior:
+    """The posterior, or a point, of a graphical model given releases; `settings` are draws, warmup and chains."""
+    started = time.perf_counter()
+    name, chosen = method_named(method, options)
+    _check_settings(settings, likelihood)
+    observed = observe(model, releases, n=n)
+    whole = _seed(seed)
+    with shown(progress, f"Learning {len(model.columns)} columns") as report:
+        if chosen.is_point:
+            fit = chosen.run(observed.problem, **options)
+            theta, tau = fit.theta[None, None], getattr(fit, "tau", None)
+            how, tau = _steps(chosen.words, fit.steps), None if tau is None else np.full((1, 1), tau)
+        else:
+            rng = np.random.default_rng(whole)
+            fit = chosen.run(observed.problem, rng, progress=report, **settings)
+            theta, tau, how = fit.theta, fit.tau, f"{chosen.words}, likelihood with {fit.likelihood}"
+    if not np.all(np.isfinite(theta)):
+        raise NoisewiseError(f"method={name!r} found no finite potentials. {' '.join((*fit.notes, *observed.notes))}")
+    draws, notes = named_draws(model, observed, theta, tau)
+    notes = (*fit.notes, *_divergence_note(fit, settings), *observed.notes, *notes, *_strength_note(observed, name))
+    return Posterior(
+        draws=draws,
+        method=name,
+        because=f"{how}; {_law_in_words(model, observed)}",
+        likelihood=likelihood,
+        verdict=_point_verdict(notes) if chosen.is_point else replace(_judged(model, draws), notes=notes),
+        population=model,
+        releases=observed.releases,
+        seed=whole,
+        is_point=chosen.is_point,
+        log_evidence=getattr(fit, "log_evidence", None) if chosen.is_point else None,
+        seconds=time.perf_counter() - started,
+        stated_n=n,
+        instead=AUTOMATIC,
+    )
+
+
+def named_draws(
+    model: GraphicalModel, observed: Observed, theta: Floats, tau: Floats | None
+) -> tuple[dict[str, Floats], tuple[str, ...]]:
+    """Draws (chains, draws, ..) by name from parameters (chains, draws, p), and what had to be left out."""
+    chains, draws, parameters = theta.shape
+    cells = model.tables.cells
+    notes = []
+    if chains * draws * parameters > MOST_NUMBERS:
+        step = -(-chains * draws * parameters // MOST_NUMBERS)
+        theta, tau = theta[:, ::step], None if tau is None else tau[:, ::step]
+        draws = theta.shape[1]
+        notes.append(f"One draw in {step} was kept, to save memory.")
+    keeps_cliques = chains * draws * (parameters + cells) <= MOST_NUMBERS
+    if not keeps_cliques:
+        notes.append("The tables of cliques at each draw were not kept, to save memory; ask for them with "
+                     "model.marginal(posterior, columns).")  # fmt: skip
+    rows = theta.reshape(-1, parameters)
+    made: dict[str, Floats] = {}
+    if keeps_cliques:
+        mu = table_rows(model, rows)
+        tables = {clique: mu[:, model.tables.part(r)] for r, clique in enumerate(model.cliques)}
+    columns = column_tables(model, rows if not keeps_cliques else None, mu if keeps_cliques else None)
+    for name, values in columns.items():
+        made[probability_name((name,))] = values.reshape(chains, draws, -1)
+    if tau is not None:
+        made[TAU] = np.asarray(tau)
+    if keeps_cliques:
+        shapes = [model.tables.shape(region) for region in model.tables.regions]
+        for (clique, values), shape in zip(tables.items(), shapes, strict=True):
+            if len(clique) > 1:
+                made[probability_name(clique)] = values.reshape(chains, draws, *shape)
+    made[POTENTIALS] = gauge_free(observed.problem)(rows).reshape(theta.shape)
+    return made, tuple(notes)
+
+
+def _judged(model: GraphicalModel, draws: Mapping[str, Floats]) -> Verdict:
+    """The verdict on the chains of probabilities, some of them where there are many, and of the prior's width."""
+    columns, names = [draws[TAU][:, :, None]], [TAU]
+    for table in dict.fromkeys([*((name,) for name in model.columns), *model.cliques]):
+        if (values := draws.get(probability_name(table))) is not None:
+            columns.append(values.reshape(*values.shape[:2], -1))
+            names += [f"P({label})" for label in model.cell_labels(table)]
+    positions = np.concatenate(columns, axis=2)
+    some = np.unique(np.linspace(0, len(names) - 1, min(len(names), MOST_JUDGED)).round().astype(int))
+    with np.errstate(all="ignore"):
+        return verdict(positions[:, :, some], names=tuple(names[k] for k in some))
+
+
+def _steps(words: str, steps: int) -> str:
+    return f"{words}, {_number(steps, 'step')}"
+
+
+def _law_in_words(model: GraphicalModel, observed: Observed) -> str:
+    problem = observed.problem
+    entries = sum(len(holder.observed) for holder in problem.holders)
+    people = f"{problem.n:.0f} records"
+    if len(problem.holders) > 1:
+        people += f" of {len(problem.holders)} holders"
+    tied = f", {sum(map(len, model.ties))} of them tied" if model.ties else ""
+    return (
+        f"{entries} noisy cells from {people}; {_number(len(model.columns), 'column')} in "
+        f"{_number(len(model.cliques), 'clique')}{tied}, {model.parameters} potentials"
+    )
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _strength_note(observed: Observed, name: str) -> tuple[str, ...]:
+    if not observed.is_weak:
+        return ()
+    what = "the model's intervals may cover less than they claim" if name == AUTOMATIC else "noise swamps the tables"
+    return (
+        f"The releases are weak (n epsilon, or its like, is {observed.strength:.0f}, below {WEAK:.0f}): {what}. "
+        "model.direct(release) has intervals that do not rest on the model.",
+    )
+
+
+def _divergence_note(fit: Any, settings: Mapping[str, int]) -> tuple[str, ...]:
+    """Steps of the sampler that went astray, where they are more than one in a hundred."""
+    count, total = int(np.sum(getattr(fit, "divergent", 0))), settings["chains"] * settings["draws"]
+    if count <= total / 100:
+        return ()
+    return (f"{count} of {total} steps diverged: the chains may have missed narrow places; ask for a longer warm-up.",)
+
+
+def _point_verdict(notes: tuple[str, ...]) -> str:
+    return " ".join(["A point estimate: there are no draws to judge.", *notes])
+
+
+def _check_settings(settings: Mapping[str, int], likelihood: object) -> None:
+    integer(settings["draws"], "draws", minimum=1, maximum=10**8)
+    integer(settings["warmup"], "warmup", minimum=0, maximum=10**8)
+    integer(settings["chains"], "chains", minimum=1, maximum=10**5)
+    if likelihood not in ("auto", "clt"):
+        raise InvalidArgument(f"likelihood = {likelihood!r:.40}: it is 'auto' or 'clt'.", argument="likelihood")
+
+
+def _seed(seed: object) -> int:
+    if seed is None:
+        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0] >> np.uint64(1))
+    return integer(seed, "seed", minimum=0)

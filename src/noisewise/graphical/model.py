@@ -1,0 +1,325 @@
+"""Undirected graphical models: which columns depend on which, and what can be asked once that is learnt.
+
+    p(x) = exp(sum over cliques c of theta_c(x_c) - A(theta)),        x a record, one level a column
+
+`infer(releases, GraphicalModel(cliques, levels))` learns it from noisy tables (`Marginals`, `Histogram`) of any number
+of holders. Columns that share no clique are independent given those between them. A priori every potential is
+    theta_i ~ tau t_4,     tau^2 ~ InverseGamma(2, 1/2):
+mostly small, a few large, on a scale that the tables decide. Answers are probabilities, which do not depend on how the
+potentials are written (their gauge). Nothing here can see a record.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisewise.errors import InvalidArgument
+from noisewise.graphical.cliques import Clique, read_cliques, read_levels, read_names, read_ties
+from noisewise.graphical.structure import Region, Regions
+from noisewise.inference.posterior import Posterior
+from noisewise.plan import Plan
+from noisewise.populations.parameters import POSITIVE, UNIT, Support, Theta
+from noisewise.populations.text import ANY_COLUMN
+from noisewise.release import Release
+from noisewise.schema import Levels, Schema
+
+if TYPE_CHECKING:
+    from noisewise.graphical.answers import HeldOut, Probabilities
+    from noisewise.graphical.compare import Comparison
+    from noisewise.graphical.confidential import TableLaws
+    from noisewise.graphical.problem import Problem
+
+__all__ = ["POTENTIALS", "TAU", "GraphicalModel", "probability_name"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+POTENTIALS, TAU = "potentials", "tau"
+MOST_PARAMETERS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, init=False, eq=False)
+class GraphicalModel:
+    """A law of records over columns with levels, in which only columns of a common clique act on each other.
+
+    `levels` is a Schema, or a mapping from columns to their levels. `tied` lists groups of cliques that share one table
+    of potentials; True ties all cliques of two columns that have the same levels.
+    """
+
+    columns: tuple[str, ...]
+    levels: tuple[Levels, ...]
+    cliques: tuple[Clique, ...]
+    ties: tuple[tuple[int, ...], ...]  # groups of cliques, by position, two or more in each
+
+    def __init__(
+        self,
+        cliques: Sequence[Sequence[str]],
+        levels: Schema | Mapping[str, Levels | Sequence[str | int]],
+        *,
+        tied: bool | Sequence[Sequence[Sequence[str]]] | None = None,
+    ) -> None:
+        read = read_cliques(cliques)
+        known = read_levels(levels, read)
+        for name, value in (("columns", tuple(known)), ("levels", tuple(known.values())), ("cliques", read)):
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "ties", read_ties(tied, read, known))
+        if self.parameters > MOST_PARAMETERS:
+            raise InvalidArgument(
+                f"The cliques have {self.parameters} cells in all, more than {MOST_PARAMETERS}: join fewer columns in "
+                "a clique, or give them fewer levels.",
+                argument="cliques",
+            )
+
+    @classmethod
+    def chain(
+        cls,
+        columns: Sequence[str],
+        levels: Schema | Mapping[str, Levels | Sequence[str | int]] | Levels | Sequence[str | int],
+        *,
+        order: int = 1,
+        tied: bool = False,
+    ) -> GraphicalModel:
+        """Columns in a row (as at successive times), each acting on the next `order` ones.
+
+        `levels` may be one list for all columns. With tied=True the same potentials act at every step, and the first
+        column has potentials of its own, so that a stationary law can be learnt (Bernstein 2020, section 3.3.4).
+        """
+        names = read_names(columns, "columns")
+        if len(names) < 2:
+            raise InvalidArgument("A chain needs at least two columns.", argument="columns")
+        if isinstance(order, bool) or not isinstance(order, int) or not 1 <= order < len(names):
+            raise InvalidArgument(f"order = {order!r:.40} must be a whole number from 1 to {len(names) - 1}.",
+                                  argument="order")  # fmt: skip
+        if not isinstance(tied, bool):
+            raise InvalidArgument(f"tied = {tied!r:.40} must be True or False.", argument="tied")
+        given: Any = levels
+        if not isinstance(levels, Schema | Mapping):
+            given = dict.fromkeys(names, levels)
+        steps = [[(names[i], names[i + step]) for i in range(len(names) - step)] for step in range(1, order + 1)]
+        pairs = [pair for group in steps for pair in group]
+        if not tied:
+            return cls(pairs, given)
+        return cls([(names[0],), *pairs], given, tied=[group for group in steps if len(group) > 1])
+
+    # ---- structure ----
+
+    @property
+    def tables(self) -> Regions:
+        """The cliques as tables over numbered columns."""
+        return Regions(tuple(len(levels) for levels in self.levels), tuple(self.region(c) for c in self.cliques))
+
+    def region(self, columns: Sequence[str]) -> Region:
+        """Columns by their numbers, in the order given."""
+        return tuple(self.columns.index(name) for name in columns)
+
+    @property
+    def spread(self) -> Ints:
+        """Of each cell of the cliques: its parameter; tied cliques share theirs."""
+        sizes = np.diff(self.tables.starts)
+        owner = {index: group[0] for group in self.ties for index in group}
+        begins: dict[int, int] = {}
+        pieces, used = [], 0
+        for index, size in enumerate(sizes.tolist()):
+            first = owner.get(index, index)
+            if first not in begins:
+                begins[first] = used
+                used += size
+            pieces.append(begins[first] + np.arange(size))
+        return np.concatenate(pieces)
+
+    @property
+    def parameters(self) -> int:
+        """How many potentials there are; some directions of them change nothing."""
+        shared = {index for group in self.ties for index in group[1:]}
+        sizes = [math.prod(len(self.levels[v]) for v in self.region(clique)) for clique in self.cliques]
+        return sum(size for index, size in enumerate(sizes) if index not in shared)
+
+    def cell_labels(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """'a=x, b=y' for each cell of a table over these columns, the last column's level changing first."""
+        levels = [self.levels[v].levels for v in self.region(columns)]
+        return tuple(
+            ", ".join(f"{name}={level}" for name, level in zip(columns, cell, strict=True))
+            for cell in itertools.product(*levels)
+        )
+
+    # ---- what infer and Posterior ask for ----
+
+    @property
+    def free(self) -> tuple[str, ...]:
+        """What is unknown and shown: the probabilities of each column's levels, and the width of the prior."""
+        return (*(probability_name((name,)) for name in self.columns), TAU)
+
+    @property
+    def unlisted(self) -> tuple[str, ...]:
+        """Draws that are kept for later questions and not shown in tables."""
+        return (*(probability_name(clique) for clique in self.cliques if len(clique) > 1), POTENTIALS)
+
+    @property
+    def supports(self) -> dict[str, Support]:
+        """Where each number that is shown lives."""
+        shown = [label for labels in self.component_labels.values() for label in labels]
+        return {**dict.fromkeys(shown, UNIT), TAU: POSITIVE}
+
+    @property
+    def component_labels(self) -> dict[str, tuple[str, ...]]:
+        """The numbers in a vector of draws by name: P(a=x) and so on."""
+        return {probability_name((name,)): tuple(f"P({label})" for label in self.cell_labels((name,)))
+                for name in self.columns}  # fmt: skip
+
+    def problem(self, releases: Release | Sequence[Release], *, n: int | Sequence[int] | None = None) -> Problem:
+        """The model and what was published, as numbers: what every method starts from."""
+        from noisewise.graphical.observed import observe
+
+        return observe(self, releases, n=n).problem
+
+    def posterior(
+        self,
+        releases: Release | Sequence[Release],
+        *,
+        method: str = "auto",
+        likelihood: str = "auto",
+        draws: int = 1000,
+        warmup: int = 1000,
+        chains: int = 4,
+        seed: int | None = None,
+        progress: bool | Callable[[int, int], None] = True,
+        n: int | Sequence[int] | None = None,
+        **options: Any,
+    ) -> Posterior:
+        """What the releases say about every probability; `infer` calls this."""
+        from noisewise.graphical.learn import learn
+
+        settings = {"draws": draws, "warmup": warmup, "chains": chains}
+        return learn(self, releases, method=method, likelihood=likelihood, settings=settings, seed=seed,
+                     progress=progress, n=n, options=options)  # fmt: skip
+
+    # ---- answers ----
+
+    def marginal(self, posterior: Posterior, columns: str | Sequence[str], *, level: float = 0.9) -> Probabilities:
+        """The probability of every combination of levels of any columns, in a common clique or not."""
+        from noisewise.graphical.answers import marginal
+
+        return marginal(self, posterior, columns, given={}, level=level)
+
+    def conditional(
+        self,
+        posterior: Posterior,
+        columns: str | Sequence[str],
+        *,
+        given: Mapping[str, str | int],
+        level: float = 0.9,
+    ) -> Probabilities:
+        """The same among records with these levels, as in given={"sex": "f"}."""
+        from noisewise.graphical.answers import conditional
+
+        return conditional(self, posterior, columns, given=given, level=level)
+
+    def log_likelihood(self, posterior: Posterior, records: Any, *, level: float = 0.9) -> HeldOut:
+        """The mean log-probability of records that were not learnt from, given by column in their levels."""
+        from noisewise.graphical.answers import log_likelihood
+
+        return log_likelihood(self, posterior, records, level=level)
+
+    def synthetic(self, posterior: Posterior, count: int, *, seed: int | None = None) -> dict[str, NDArray[Any]]:
+        """Made-up records, by column, drawn at draws of the posterior (of a point: at the estimate).
+
+        They are computed from the release alone, so they cost no privacy, however many are drawn.
+        """
+        from noisewise.graphical.synthetic import synthetic
+
+        return synthetic(self, posterior, count, seed=seed)
+
+    def estimate(self, posterior: Posterior) -> Floats:
+        """Potentials of one model: a point method's own, or those whose tables are the posterior's mean tables.
+
+        Among all models of this structure the latter has the least expected Kullback-Leibler divergence from the truth.
+        """
+        from noisewise.graphical.answers import estimate
+
+        return estimate(self, posterior)
+
+    def direct(self, release: Release, *, level: float = 0.9, n: int | None = None) -> Probabilities:
+        """Each published cell's share with an interval from noise and sampling alone: it holds whatever the model."""
+        from noisewise.graphical.direct import direct
+
+        return direct(release, level=level, n=n)
+
+    @staticmethod
+    def compare(
+        releases: Release | Sequence[Release],
+        models: Mapping[str, GraphicalModel] | Sequence[GraphicalModel],
+        *,
+        n: int | Sequence[int] | None = None,
+    ) -> Comparison:
+        """Which structure the same releases speak for."""
+        from noisewise.graphical.compare import compare
+
+        return compare(releases, models, n=n)
+
+    # ---- simulation, checks, text ----
+
+    def sample_prior(self, rng: np.random.Generator, count: int) -> dict[str, Floats]:
+        """`count` draws of the potentials, and of the probabilities they give."""
+        from noisewise.graphical.replicate import sample_prior
+
+        return sample_prior(rng, self, count)
+
+    def theta_at(self, at: object) -> dict[str, Floats]:
+        """Rows of parameters from at={"potentials": numbers}, one for each parameter, clique by clique."""
+        from noisewise.graphical.replicate import theta_at
+
+        return theta_at(self, at)
+
+    def simulate_values(
+        self, rng: np.random.Generator, plan: Plan, theta: Theta, *, n: int | None = None
+    ) -> NDArray[np.int64]:
+        """The published integers (K, size) of K simulated data sets, one a row of theta."""
+        from noisewise.graphical.replicate import simulate_values
+
+        return simulate_values(rng, self, plan, theta, n=n)
+
+    def sample_records(
+        self, rng: np.random.Generator, schema: Schema, n: int, theta: Theta, columns: Iterable[str]
+    ) -> dict[str, Floats]:
+        """n records for each row of theta, by column (K, n), as numbers of the schema's levels."""
+        from noisewise.graphical.replicate import sample_records
+
+        return sample_records(rng, self, schema, n, theta, columns)
+
+    def joint_likelihood(
+        self, releases: tuple[Release, ...], *, likelihood: str = "auto", n: object = None
+    ) -> TableLaws:
+        """The laws from which the confidential tables are drawn, one for each group of the same records."""
+        from noisewise.graphical.confidential import TableLaws
+
+        del likelihood
+        return TableLaws.of(self, releases, n=n)
+
+    def to_spec(self) -> dict[str, str]:
+        """The [population] section of a spec file that reads back as this model."""
+        from noisewise.graphical.text import model_to_text
+
+        return {ANY_COLUMN: model_to_text(self)}
+
+    @classmethod
+    def from_spec(cls, spec: Mapping[str, str]) -> GraphicalModel:
+        """Read a [population] section."""
+        from noisewise.graphical.text import model_from_spec
+
+        return model_from_spec(spec)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"[{', '.join(clique)}]" for clique in self.cliques[:8])
+        more = f", ... {len(self.cliques) - 8} more" if len(self.cliques) > 8 else ""
+        return f"GraphicalModel([{shown}{more}]{', tied' if self.ties else ''})"
+
+
+def probability_name(columns: Sequence[str]) -> str:
+    """What the probabilities of a table over these columns are called among the draws."""
+    return f"P({', '.join(columns)})"

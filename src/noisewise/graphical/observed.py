@@ -1,0 +1,232 @@
+"""From releases to a problem: what was published about the model's columns, holder by holder, as numbers.
+
+    different data sets, or disjoint parts of one      independent holders: likelihoods multiply
+    the same data set and part                         the same records, noised again: their tables are stacked
+    overlapping parts                                  refused: neither independent nor the same records
+A table whose columns are a clique of the model observes that clique's cells; any other becomes a table of its own that
+is asked for and has no potentials, so that different structures can be compared on the same releases. n is public under
+change-one; under add-remove the analyst states it, and a table whose sum contradicts it is mentioned.
+
+How much a release can teach is told by its strength, n sqrt(2) Delta_1/sd, Delta_1 the L1 sensitivity of its tables and
+sd that of the noise on a cell: n epsilon for Laplace noise. Strengths of the same records add up as epsilons do, those
+of different records as root mean squares do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.graphical.counted import CountedTable, counted_tables, home_of, sums_of, with_regions
+from noisewise.graphical.engine import Engine
+from noisewise.graphical.loopy import engine_for
+from noisewise.graphical.null_pairs import null_share
+from noisewise.graphical.problem import GAUSSIAN, LAPLACE, Holder, Problem
+from noisewise.graphical.structure import Region, Regions
+from noisewise.likelihood.joint import check_disjoint, listed_releases, stated_sizes
+from noisewise.privacy.law import AdditiveLaw, DiscreteLaplace
+from noisewise.release import Release
+from noisewise.statistics import Marginals
+
+if TYPE_CHECKING:
+    from noisewise.graphical.model import GraphicalModel
+
+__all__ = ["WEAK", "Observed", "observe"]
+
+Floats = NDArray[np.float64]
+WEAK = 5000.0  # below this strength intervals of the model may cover less than they claim
+CONTRADICTION = 5.0  # a table's sum this many standard deviations from the stated n is worth a sentence,
+SMALLEST, TINY = 1e-4, 1e-11
+WRONG = 0.1  # and no model explains it if it is this share of n away, too
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Observed:
+    """The problem, the releases it came from, what they can teach, and what is to be said."""
+
+    problem: Problem
+    releases: tuple[Release, ...]
+    groups: tuple[tuple[int, ...], ...]  # the releases of each holder, by position
+    strength: float
+    notes: tuple[str, ...]
+
+    @property
+    def is_weak(self) -> bool:
+        return self.strength < WEAK
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """One release: its tables, the entries that count, and their weight."""
+
+    tables: tuple[CountedTable, ...]
+    kept: Any  # (entries,) bool: the null cell of a tied table is left out
+    value: Floats
+    variance: Floats
+    family: str
+    n: float
+    factor: float  # W adds factor x the cells that an entry counts
+
+
+def observe(model: GraphicalModel, releases: object, *, n: object = None) -> Observed:
+    """The problem of a model and releases of tables."""
+    given = listed_releases(releases)
+    counted = [tuple(counted_tables(model, release.statistic, release.schema)) for release in given]
+    check_disjoint(given)
+    sizes = stated_sizes(given, n)
+    groups: dict[Any, list[int]] = {}
+    for index, release in enumerate(given):
+        groups.setdefault((release.dataset, release.part), []).append(index)
+    notes = [] if n is None else [f"It holds if n = {n}, as stated: the number of records is private."]
+    parts = []
+    for index, release in enumerate(given):
+        part, said = _part(release, counted[index], sizes[index])
+        parts.append(part)
+        notes += said
+    engine = _engine(model.tables, [clique for part in parts for table in part.tables for clique in table.cliques])
+    tables = engine.tables
+    spread = np.full(tables.cells, -1, dtype=np.int64)
+    own = model.spread
+    spread[: len(own)] = own
+    holders = tuple(_holder(tables, [parts[index] for index in members]) for members in groups.values())
+    strengths = [sum(_strength(given[index], parts[index].n) for index in members) for members in groups.values()]
+    notes += _engine_note(engine) + _unseen(model, parts)
+    return Observed(
+        Problem(engine, spread, holders),
+        given,
+        tuple(map(tuple, groups.values())),
+        math.hypot(*strengths),
+        tuple(dict.fromkeys(notes)),
+    )
+
+
+def _engine(own: Regions, cliques: Sequence[Region]) -> Engine:
+    """Inference over the model's cliques and the published tables.
+
+    Loopy propagation would take the columns of a table without potentials for independent, so there each table is read
+    from a clique that holds it.
+    """
+    engine = engine_for(with_regions(own, cliques))
+    if engine.is_exact:
+        return engine
+    if any(home_of(own, clique) is None for clique in cliques):
+        _refuse_loopy()
+    return engine_for(own)
+
+
+def _refuse_loopy() -> NoReturn:
+    raise Unsupported(
+        "A release counts columns together that are in no common clique, and the model is too large for the exact sums "
+        "that would take. Add a clique with these columns, or leave that release out."
+    )
+
+
+def _part(release: Release, tables: tuple[CountedTable, ...], n: int) -> tuple[_Part, list[str]]:
+    statistic, law = release.statistic, release.law
+    assert isinstance(law, AdditiveLaw)
+    value = release.estimate
+    # A floor far below sampling: noise that is all but certain to be 0 would leave a table's sum without any variance.
+    variance = np.maximum(np.square(np.array(law.sd) / release.divisor), max(SMALLEST, n * TINY))
+    family = LAPLACE if isinstance(law, DiscreteLaplace) else GAUSSIAN
+    kept = np.ones(len(value), dtype=bool)
+    said: list[str] = []
+    if isinstance(statistic, Marginals) and statistic.tied:
+        factor = 1 / len(statistic.cliques)
+        left_out = statistic.null_cell(release.schema)
+        if left_out is not None:
+            kept[left_out] = False
+            people, share, said = null_share(statistic, release.schema, value, variance, n)
+            return _Part(tables, kept, value, variance, family, people, factor / (1 - share)), said
+        return _Part(tables, kept, value, variance, family, n, factor), said
+    start = 0
+    for table in tables:
+        part = slice(start, start + table.size)
+        total, sd = float(value[part].sum()), math.sqrt(float(variance[part].sum()))
+        if not release.schema.is_change_one and abs(total - n) > CONTRADICTION * sd:
+            what = f"n = {n} was stated, but a table adds up to {total:.0f}, with a noise sd of {sd:.2g}"
+            if abs(total - n) > WRONG * n:
+                raise InvalidArgument(f"{what}. State a number near it.", argument="n")
+            said.append(f"{what}.")
+        start += table.size
+    return _Part(tables, kept, value, variance, family, n, 1.0), said
+
+
+def _holder(tables: Regions, parts: Sequence[_Part]) -> Holder:
+    """Releases of the same records, stacked."""
+    if len({part.n for part in parts}) > 1:
+        if any(not part.kept.all() for part in parts):
+            raise Unsupported(
+                "A table tied with null= counts only some of the people, so it joins no other release of the same "
+                "records. Use one of them, or release from disjoint parts."
+            )
+        raise InvalidArgument("Releases of the same records were given different n.", argument="n")
+    if len({part.family for part in parts}) > 1:
+        raise Unsupported(
+            "Releases of the same records have Laplace noise and Gaussian noise; their stacked tables are scored for "
+            "one of them only. Use releases with one kind of noise, or from disjoint parts."
+        )
+    blocks, slices, start = [], [], 0
+    for part in parts:
+        begin = 0
+        for table in part.tables:
+            kept = part.kept[begin : begin + table.size]
+            begin += table.size
+            blocks.append(part.factor * sums_of(tables, table)[np.flatnonzero(kept)])
+            size = int(kept.sum())
+            slices.append(slice(start, start + size))
+            start += size
+    return Holder(
+        n=parts[0].n,
+        sums=sparse.csr_array(sparse.vstack(blocks, format="csr")),
+        observed=np.concatenate([part.value[part.kept] for part in parts]),
+        variance=np.concatenate([part.variance[part.kept] for part in parts]),
+        family=parts[0].family,
+        tables=tuple(slices),
+    )
+
+
+def _strength(release: Release, n: float) -> float:
+    """n sqrt(2) Delta_1/sd, at the cell with the most noise."""
+    assert isinstance(release.law, AdditiveLaw)
+    change = float(release.statistic.sensitivity(release.schema, norm=1).value)
+    return n * math.sqrt(2) * change / max(release.law.sd)
+
+
+def _engine_note(engine: Any) -> list[str]:
+    return [] if engine.is_exact else [f"{engine.reason} Intervals say nothing about that error."]
+
+
+def _unseen(model: GraphicalModel, parts: Sequence[_Part]) -> list[str]:
+    """Columns that no release counts, and cliques of which no table was published together, or only a tied one."""
+    tables = [table for part in parts for table in part.tables]
+    seen = [set(clique) for table in tables for clique in table.cliques]
+    alone = [set(table.cliques[0]) for table in tables if len(table.cliques) == 1]
+    tied = {index for group in model.ties for index in group}
+    hidden = [
+        clique for index, clique in enumerate(model.cliques)
+        if index not in tied and not any(set(model.region(clique)) <= one for one in alone)
+        and any(set(model.region(clique)) <= one for one in seen)
+    ]  # fmt: skip
+    columns = [name for v, name in enumerate(model.columns) if not any(v in clique for clique in seen)]
+    pairs = [
+        clique for clique in model.cliques
+        if not set(clique) & set(columns) and not any(set(model.region(clique)) <= one for one in seen)
+    ]  # fmt: skip
+    said = []
+    if columns:
+        said.append(f"No release counts {', '.join(columns)}: there the prior rules.")
+    if hidden:
+        said.append(f"[{', '.join(hidden[0])}] is counted only in a tied table, added up with other columns: it is "
+                    "hardly known by itself. Publish its own table, too.")  # fmt: skip
+    if pairs:
+        shown = ", ".join(f"[{', '.join(clique)}]" for clique in pairs[:3]) + (", ..." if len(pairs) > 3 else "")
+        said.append(f"No release counts the columns of {shown} together: how they act on each other is known from the "
+                    "other tables and the prior only.")  # fmt: skip
+    return said

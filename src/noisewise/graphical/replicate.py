@@ -1,0 +1,136 @@
+"""Releases of a graphical model, simulated: for the posterior predictive check, for calibration and for studies.
+
+Tables of n records are drawn clique by clique along the junction tree, each separator's counts split by a multinomial:
+exactly the law of n records, at a cost that does not grow with n. A table tied with `null` needs records one by one.
+Noise has the plan's law.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.exact import integer
+from noisewise.graphical.counted import CountedTable, counted_tables, sums_of, with_regions
+from noisewise.graphical.gauge import GaugeFree
+from noisewise.graphical.loopy import engine_for
+from noisewise.graphical.model import POTENTIALS, TAU, probability_name
+from noisewise.graphical.probabilities import column_tables, table_rows
+from noisewise.graphical.synthetic import record_engine
+from noisewise.likelihood.simulate import columns_of, draw_noise
+from noisewise.plan import Plan
+from noisewise.populations.parameters import Theta
+from noisewise.privacy.law import AdditiveLaw
+from noisewise.schema import Schema
+from noisewise.statistics import Marginals
+
+if TYPE_CHECKING:
+    from noisewise.graphical.model import GraphicalModel
+
+__all__ = ["sample_prior", "sample_records", "simulate_values", "theta_at"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+DEGREES = 4.0  # of the potentials' t law: theta_i = tau sqrt(l_i) z_i, l_i ~ InverseGamma(2, 2)
+SHAPE, RATE = 2.0, 0.5  # tau^2 ~ InverseGamma(SHAPE, RATE)
+
+
+def sample_prior(rng: np.random.Generator, model: GraphicalModel, count: int) -> dict[str, Floats]:
+    """`count` draws of the width, the potentials without their gauge, and the probabilities they give."""
+    size = integer(count, "count", minimum=0)
+    if not isinstance(rng, np.random.Generator):
+        raise InvalidArgument(f"rng is a {type(rng).__name__}; give a numpy.random.Generator.", argument="rng")
+    tau = np.sqrt(RATE / rng.standard_gamma(SHAPE, size=size))
+    theta = tau[:, None] * rng.standard_t(DEGREES, size=(size, model.parameters))
+    return {**probabilities_of(model, theta), TAU: tau}
+
+
+def theta_at(model: GraphicalModel, at: object) -> dict[str, Floats]:
+    """Rows of theta from at={"potentials": numbers}, one row or several."""
+    given = at.get(POTENTIALS) if isinstance(at, Mapping) and set(at) == {POTENTIALS} else None
+    try:
+        value = np.atleast_2d(np.asarray(given, dtype=float))
+    except (TypeError, ValueError, OverflowError):
+        value = np.full((1, 1), np.nan)
+    if value.ndim != 2 or value.shape[1] != model.parameters or not np.all(np.isfinite(value)):
+        raise InvalidArgument(
+            f"at= must be {{'potentials': ...}} with {model.parameters} finite numbers: a table for each clique, in "
+            "their order (tied ones once), the last column's level changing first.",
+            argument="at",
+        )
+    return probabilities_of(model, value)
+
+
+def probabilities_of(model: GraphicalModel, theta: Floats) -> dict[str, Floats]:
+    """Rows of parameters by name, with the probabilities they give."""
+    mu = table_rows(model, theta)
+    made = {probability_name((name,)): value for name, value in column_tables(model, None, mu).items()}
+    for r, clique in enumerate(model.cliques):
+        if len(clique) > 1:
+            shape = model.tables.shape(model.tables.regions[r])
+            made[probability_name(clique)] = mu[:, model.tables.part(r)].reshape(len(theta), *shape)
+    made[POTENTIALS] = GaugeFree(model.tables, model.spread)(theta)
+    return made
+
+
+def simulate_values(
+    rng: np.random.Generator, model: GraphicalModel, plan: Plan, theta: Theta, *, n: int | None
+) -> Integers:
+    """The published integers (K, size) of K data sets, one a row of theta."""
+    statistic, schema = plan.statistic, plan.part_schema
+    counted = counted_tables(model, statistic, schema)
+    size = schema.n if schema.n is not None else n
+    if size is None:
+        raise InvalidArgument(
+            "This plan keeps the number of records private (add-remove): say how many to simulate with n=.",
+            argument="n",
+        )
+    if POTENTIALS not in theta:
+        raise InvalidArgument("Records are simulated at potentials; this theta has none.", argument="theta")
+    rows = np.asarray(theta[POTENTIALS])
+    if isinstance(statistic, Marginals) and statistic.null is not None:
+        records = sample_records(rng, model, schema, int(size), theta, columns_of(statistic, schema))
+        counts = list(statistic.value(records, schema))
+    else:
+        counts = _from_tables(rng, model, rows, counted, int(size))
+    law = plan.law
+    assert isinstance(law, AdditiveLaw)
+    noise = [draw_noise(rng, law, len(rows), component=k) for k in range(law.size)]
+    return np.asarray(np.stack(counts) + np.stack(noise, axis=1))
+
+
+def _from_tables(
+    rng: np.random.Generator, model: GraphicalModel, rows: Floats, counted: list[CountedTable], n: int
+) -> list[Integers]:
+    tables = with_regions(model.tables, [clique for table in counted for clique in table.cliques])
+    engine: Any = engine_for(tables)
+    if not engine.is_exact:
+        raise Unsupported("Releases of this model are not simulated: its junction tree is too large to draw from.")
+    sums = sparse.vstack([sums_of(tables, table) for table in counted], format="csr").astype(np.int64)
+    potentials = np.zeros(tables.cells)
+    drawn = []
+    for row in rows:
+        potentials[: len(model.spread)] = row[model.spread]
+        drawn.append(np.asarray(sums @ engine.sample_tables(rng, potentials, n)))
+    return drawn
+
+
+def sample_records(
+    rng: np.random.Generator, model: GraphicalModel, schema: Schema, n: int, theta: Theta, columns: Iterable[str]
+) -> dict[str, Floats]:
+    """n records for each row of theta, by column (K, n), as numbers of the schema's levels."""
+    engine, spread = record_engine(model), model.spread
+    drawn = np.stack([engine.sample(rng, row[spread], n) for row in np.asarray(theta[POTENTIALS])])
+    found = {}
+    for name in columns:
+        if name not in model.columns:
+            raise InvalidArgument(f"The model has no column {name!r:.60}.", argument="columns")
+        v = model.columns.index(name)
+        order = np.array([schema.levels(name).index(level) for level in model.levels[v].levels], dtype=float)
+        found[name] = order[drawn[:, :, v]]
+    return found
