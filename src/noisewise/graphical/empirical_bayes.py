@@ -6,7 +6,7 @@ for each holder h. With C_h = n Cov(t, W t'), the derivative of n W mu in theta,
     g = sum_h C_h (S_h + V_h)^-1 (y_h - n W mu),          I = sum_h C_h (S_h + V_h)^-1 C_h'
 and theta solves g = theta / tau^2 with Sigma taken at theta itself (a quasi-likelihood: where the noise vanishes and
 every table of the model is published it is maximum likelihood, g = y - n mu). In turn, until nothing moves:
-    tau    makes the marginal likelihood of the linearised problem stationary (MacKay 1992), with I = Q diag(lambda) Q':
+    tau    goes to where the marginal likelihood is stationary (MacKay 1992), by the secant rule; I = Q diag(lambda) Q',
            tau^2 = |theta(tau)|^2 / sum_i lambda_i / (lambda_i + tau^-2),   theta(tau) = (I + tau^-2)^-1 (g + I theta)
     theta  minimises the squares of (S + V)^-1/2 (y - n W mu) plus |theta|^2 / tau^2, S held, by L-BFGS along
            Q (lambda + tau^-2)^-1/2
@@ -35,7 +35,6 @@ Floats = NDArray[np.float64]
 STEPS, WHOLE = 40, 10  # further steps go half the way, as whole ones may be going in circles
 TOLERANCE = 1e-3  # of a log potential and of log tau, between steps
 GRADIENT = 1e-4  # within a step, in posterior standard deviations
-TAU_STEPS = 500
 SMALLEST_TAU = 1e-2
 
 
@@ -74,7 +73,7 @@ def fit(problem: Problem) -> MapFit:
         here = look(problem, theta)
         values, vectors = np.linalg.eigh(here.information)
         values = np.maximum(values, 0.0)
-        gap = width.towards(_stationary(values, vectors.T @ (here.gradient + here.information @ theta), width.tau))
+        gap = width.towards(_wanted(values, vectors.T @ (here.gradient + here.information @ theta), width.tau))
         tau = width.tau
         if max(change, abs(gap)) < TOLERANCE:
             break
@@ -122,7 +121,7 @@ class _Width:
     """log tau on its way to the fixed point, by the secant rule: repeating the fixed-point map may go in circles."""
 
     def __init__(self) -> None:
-        self.log, self.before, self.most = 0.0, (math.nan, math.nan), 1.5
+        self.log, self.before, self.most = 0.0, (math.nan, math.nan), 4.0
 
     @property
     def tau(self) -> float:
@@ -139,17 +138,11 @@ class _Width:
         return gap
 
 
-def _stationary(values: Floats, pull: Floats, tau: float) -> float:
-    """tau at which |theta(tau)|^2 = tau^2 sum_i lambda_i / (lambda_i + tau^-2), by repeating that line."""
-    for _ in range(TAU_STEPS):
-        shrunk = values + tau**-2
-        held = float(np.sum(values / shrunk))
-        after = math.sqrt(float(np.sum(np.square(pull / shrunk))) / max(held, 1e-300))
-        after = max(after, SMALLEST_TAU)
-        if abs(after - tau) <= 1e-9 * tau:
-            return after
-        tau = after
-    return tau
+def _wanted(values: Floats, pull: Floats, tau: float) -> float:
+    """The tau that |theta(tau)|^2 = tau^2 sum_i lambda_i / (lambda_i + tau^-2) asks for, its right side being held."""
+    shrunk = values + tau**-2
+    held = float(np.sum(values / shrunk))
+    return max(math.sqrt(float(np.sum(np.square(pull / shrunk))) / max(held, 1e-300)), SMALLEST_TAU)
 
 
 def _mode(problem: Problem, here: Look, theta: Floats, tau: float, scaled: Floats) -> Floats:

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from noisewise.errors import InvalidArgument, NoisewiseError
-from noisewise.exact import integer
+from noisewise.errors import NoisewiseError
 from noisewise.graphical.gauge import gauge_free
 from noisewise.graphical.methods import AUTOMATIC, method_named
 from noisewise.graphical.model import POTENTIALS, TAU, probability_name
@@ -26,6 +25,7 @@ from noisewise.graphical.probabilities import column_tables, table_rows
 from noisewise.inference.diagnostics import Verdict, verdict
 from noisewise.inference.posterior import Posterior
 from noisewise.inference.progress import shown
+from noisewise.inference.settings import POINT, check_settings, whole_seed
 
 if TYPE_CHECKING:
     from noisewise.graphical.model import GraphicalModel
@@ -52,9 +52,9 @@ def learn(
     """The posterior, or a point, of a graphical model given releases; `settings` are draws, warmup and chains."""
     started = time.perf_counter()
     name, chosen = method_named(method, options)
-    _check_settings(settings, likelihood)
+    check_settings(settings, likelihood)
     observed = observe(model, releases, n=n)
-    whole = _seed(seed)
+    whole = whole_seed(seed)
     with shown(progress, f"Learning {len(model.columns)} columns") as report:
         if chosen.is_point:
             fit = chosen.run(observed.problem, **options)
@@ -73,7 +73,7 @@ def learn(
         method=name,
         because=f"{how}; {_law_in_words(model, observed)}",
         likelihood=likelihood,
-        verdict=_point_verdict(notes) if chosen.is_point else replace(_judged(model, draws), notes=notes),
+        verdict=" ".join([POINT, *notes]) if chosen.is_point else replace(_judged(model, draws), notes=notes),
         population=model,
         releases=observed.releases,
         seed=whole,
@@ -170,21 +170,3 @@ def _divergence_note(fit: Any, settings: Mapping[str, int]) -> tuple[str, ...]:
     if count <= total / 100:
         return ()
     return (f"{count} of {total} steps diverged: the chains may have missed narrow places; ask for a longer warm-up.",)
-
-
-def _point_verdict(notes: tuple[str, ...]) -> str:
-    return " ".join(["A point estimate: there are no draws to judge.", *notes])
-
-
-def _check_settings(settings: Mapping[str, int], likelihood: object) -> None:
-    integer(settings["draws"], "draws", minimum=1, maximum=10**8)
-    integer(settings["warmup"], "warmup", minimum=0, maximum=10**8)
-    integer(settings["chains"], "chains", minimum=1, maximum=10**5)
-    if likelihood not in ("auto", "clt"):
-        raise InvalidArgument(f"likelihood = {likelihood!r:.40}: it is 'auto' or 'clt'.", argument="likelihood")
-
-
-def _seed(seed: object) -> int:
-    if seed is None:
-        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0] >> np.uint64(1))
-    return integer(seed, "seed", minimum=0)

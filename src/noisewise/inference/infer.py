@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
-from noisewise.exact import integer
 from noisewise.inference.diagnostics import verdict
 from noisewise.inference.exact import IndependentVerdict, exact
 from noisewise.inference.kernels.averaged import Averaged
@@ -37,6 +36,7 @@ from noisewise.inference.mixed import MixedTarget
 from noisewise.inference.posterior import Posterior
 from noisewise.inference.progress import Progress, shown
 from noisewise.inference.run import run
+from noisewise.inference.settings import check_settings, whole_seed
 from noisewise.inference.target import Target
 from noisewise.inference.transform import Transform
 from noisewise.likelihood.conjugate import BetaPosterior, DirichletPosterior
@@ -77,10 +77,8 @@ def infer(
     `n` states the number of records where it is private (add-remove). `draws` and `warmup` are per chain; methods that
     draw independently need no warm-up. The same seed gives the same draws.
     """
-    integer(draws, "draws", minimum=1, maximum=10**8)
-    integer(warmup, "warmup", minimum=0, maximum=10**8)
-    integer(chains, "chains", minimum=1, maximum=10**5)
-    seed = _seed(seed)
+    check_settings({"draws": draws, "warmup": warmup, "chains": chains}, likelihood)
+    seed = whole_seed(seed)
     settings = {"method": method, "draws": draws, "warmup": warmup, "chains": chains, "seed": seed}
     if hasattr(population, "posterior"):  # a model with methods of its own, such as LinearRegression
         made: Posterior = population.posterior(
@@ -328,9 +326,3 @@ def _check_population(population: Any) -> None:
 def _stated_note(n: object) -> tuple[str, ...]:
     """What the verdict says of an n that is not public."""
     return () if n is None else (f"It holds if n = {n}, as stated: the number of records is private.",)
-
-
-def _seed(seed: object) -> int:
-    if seed is None:
-        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0] >> np.uint64(1))
-    return integer(seed, "seed", minimum=0)

@@ -99,12 +99,17 @@ class Product:
         return self.groups[0].latent(parameters) if len(self.groups) == 1 else None
 
 
+def check_likelihood(likelihood: object) -> None:
+    """Refuse a name that is neither the best law there is nor the normal one."""
+    if likelihood not in ("auto", "clt"):
+        raise InvalidArgument(f"likelihood = {likelihood!r:.40}: it is 'auto' or 'clt'.", argument="likelihood")
+
+
 def joint_likelihood(
     releases: Sequence[Release], population: Any, *, likelihood: str = "auto", n: object = None
 ) -> Product:
     """p(releases | theta) by the rule above; `n` is the stated number of records under add-remove."""
-    if likelihood not in ("auto", "clt"):
-        raise InvalidArgument(f"likelihood = {likelihood!r:.40}: it is 'auto' or 'clt'.", argument="likelihood")
+    check_likelihood(likelihood)
     given = checked_releases(releases)
     sizes = stated_sizes(given, n)
     groups: dict[Any, list[int]] = {}

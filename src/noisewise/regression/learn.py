@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from noisewise.errors import InvalidArgument
-from noisewise.exact import integer
 from noisewise.inference.diagnostics import ESS_A_CHAIN, RHAT_LIMIT, Verdict, verdict
 from noisewise.inference.posterior import Posterior
 from noisewise.inference.progress import Progress, shown
+from noisewise.inference.settings import POINT, check_settings, whole_seed
 from noisewise.regression.cleaning import CleanedShare, cleaned_share
 from noisewise.regression.methods import METHODS, Method, automatic, method_named
 from noisewise.regression.observed import Observed, regression_releases
@@ -52,12 +52,12 @@ def learn(
 ) -> Posterior:
     """The posterior of a regression given releases; `settings` are draws, warmup and chains."""
     started = time.perf_counter()
-    _check_settings(settings, likelihood)
+    check_settings(settings, likelihood)
     given, observed = regression_releases(releases), model.observed(releases, n=n)
     problem = model.problem_of(observed)
     name, reason = automatic(problem, likelihood=likelihood) if method == "auto" else (method, "")
     chosen = method_named(name)
-    whole = _seed(seed)
+    whole = whole_seed(seed)
     rng = np.random.default_rng(whole)
     with shown(progress, f"Inferring {', '.join(model.names)}") as report:
         fit, judged = _run(chosen, problem, rng, settings, report, options, model.names)
@@ -74,7 +74,7 @@ def learn(
         method=name,
         because=f"{how}; {law_in_words(model, problem)}",
         likelihood=likelihood,
-        verdict=_point_verdict(notes) if fit.is_point else replace(judged, notes=notes),
+        verdict=" ".join([POINT, *notes]) if fit.is_point else replace(judged, notes=notes),
         population=model,
         releases=given,
         seed=whole,
@@ -169,26 +169,8 @@ def _notes(name: str, problem: Problem, observed: Observed, share: CleanedShare 
     return notes
 
 
-def _point_verdict(notes: tuple[str, ...]) -> str:
-    return " ".join(["A point estimate: there are no draws to judge.", *notes])
-
-
-def _check_settings(settings: Mapping[str, int], likelihood: object) -> None:
-    integer(settings["draws"], "draws", minimum=1, maximum=10**8)
-    integer(settings["warmup"], "warmup", minimum=0, maximum=10**8)
-    integer(settings["chains"], "chains", minimum=1, maximum=10**5)
-    if likelihood not in ("auto", "clt"):
-        raise InvalidArgument(f"likelihood = {likelihood!r:.40}: it is 'auto' or 'clt'.", argument="likelihood")
-
-
 def _explain_options(error: TypeError, options: Mapping[str, Any]) -> None:
     """An option that the method does not take, by name."""
     for option in options:
         if f"'{option}'" in str(error) and "unexpected keyword" in str(error):
             raise InvalidArgument(f"{option!r} is not an option of this method.", argument=option) from None
-
-
-def _seed(seed: object) -> int:
-    if seed is None:
-        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0] >> np.uint64(1))
-    return integer(seed, "seed", minimum=0)
