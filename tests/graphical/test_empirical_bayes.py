@@ -2,10 +2,11 @@ import numpy as np
 import pytest
 from graph_problems import holder, problem, published
 from graphs import chain, dirichlet_potentials, enumerated
-from scipy import optimize, stats
+from scipy import optimize, sparse, stats
 
+from noisewise.errors import Unsupported
 from noisewise.graphical import empirical_bayes
-from noisewise.graphical.problem import GAUSSIAN, LAPLACE
+from noisewise.graphical.problem import GAUSSIAN, LAPLACE, Holder
 from noisewise.graphical.structure import Regions
 
 TIED = [0, 1, 2, 3, 0, 1, 2, 3, -1, -1, -1, -1]
@@ -127,3 +128,11 @@ def test_the_log_evidence_prefers_the_structure_that_made_the_tables(rng):
     joined = empirical_bayes.fit(problem(tables, made, spread=list(range(9)) + [-1] * 6))
     apart = empirical_bayes.fit(problem(tables, made, spread=[-1] * 9 + list(range(6))))
     assert joined.log_evidence > apart.log_evidence + 10
+
+
+def test_tables_too_large_to_be_factored_are_refused_before_any_work():
+    tables = chain(3, 50)
+    sums = sparse.eye_array(tables.cells, format="csr")
+    held = Holder(1000.0, sums, np.zeros(tables.cells), np.ones(tables.cells), LAPLACE)
+    with pytest.raises(Unsupported, match="5000 cells here; the limit is 4000"):
+        empirical_bayes.fit(problem(tables, held))

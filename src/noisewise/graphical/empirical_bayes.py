@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, optimize
 
+from noisewise.errors import Unsupported
 from noisewise.graphical.cell_laws import NormalTables, log_volume, total_factor
 from noisewise.graphical.problem import Problem
 from noisewise.graphical.score import score
@@ -36,6 +37,7 @@ STEPS, WHOLE = 40, 10  # further steps go half the way, as whole ones may be goi
 TOLERANCE = 1e-3  # of a log potential and of log tau, between steps
 GRADIENT = 1e-4  # within a step, in posterior standard deviations
 SMALLEST_TAU = 1e-2
+LARGEST = 4000  # parameters or entries: larger matrices take minutes to factor, again and again
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,6 +70,7 @@ class Look:
 
 def fit(problem: Problem) -> MapFit:
     """The empirical Bayes estimate."""
+    _check_size(problem)
     theta, width, change, steps, notes = np.zeros(problem.parameters), _Width(), math.inf, 0, []
     for _ in range(STEPS):
         here = look(problem, theta)
@@ -93,6 +96,15 @@ def fit(problem: Problem) -> MapFit:
         effective=float(np.sum(values / (values + tau**-2))),
         log_evidence=here.log_density - 0.5 * float(theta @ theta / tau**2 + np.sum(np.log1p(tau**2 * values))),
     )
+
+
+def _check_size(problem: Problem) -> None:
+    size = max(problem.parameters, *(len(holder.observed) for holder in problem.holders))
+    if size > LARGEST:
+        raise Unsupported(
+            f"map and posterior factor matrices as large as the tables, {size} cells here; the limit is {LARGEST}. Use "
+            "method='naive' or 'collective', which give no intervals, or tables with fewer cells."
+        )
 
 
 def look(problem: Problem, theta: Floats, variances: tuple[Floats, ...] | None = None) -> Look:
