@@ -6,6 +6,7 @@ import json
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 
 import noisewise as nw
@@ -68,10 +69,18 @@ def test_an_answer_off_the_lattice_is_refused(value: Any) -> None:
         nw.Answer(QUERIES["clip, laplace"], value)
 
 
-BAD = [None, 5, "", "x", [], {}, True, float("nan"), float("inf"), 10**400, [None], {"a": 1}]
+def test_a_number_of_numpy_is_kept_as_a_plain_one() -> None:
+    for name, value in (("cells", np.int64(1)), ("clip, laplace", np.int32(-7))):
+        answer = nw.Answer(QUERIES[name], value)
+        assert type(answer.value) is int
+        assert json.loads(json.dumps(answer.to_dict()))["value"] == value
 
 
-@pytest.mark.parametrize("bad", BAD, ids=lambda v: repr(v)[:12])
+BAD = [None, 5, "", "x", b"x", [], {}, True, float("nan"), float("inf"), 10**400, [None], {"a": 1}, np.array([2, 1]),
+       {"family": "discrete-laplace", "scale": np.array([1, 2]), "step": [1]}]  # fmt: skip
+
+
+@pytest.mark.parametrize("bad", BAD, ids=lambda v: repr(v)[:18])
 def test_bad_plain_forms_are_refused_and_never_crash(bad: Any) -> None:
     plain = QUERIES["clip, laplace"].to_dict()
     for entry in ("guarantee", "low", "high", "law"):

@@ -95,7 +95,7 @@ class Query:
             edges=data.get("edges"),
             id=data.get("id"),
         )
-        if "law" in data and data["law"] != query.law.to_dict():
+        if "law" in data and not _is_same(data["law"], query.law.to_dict()):
             raise InvalidArgument("The query's law is not the one its guarantee implies; do not answer it.",
                                   argument="law")  # fmt: skip
         return query
@@ -113,9 +113,10 @@ class Answer:
             raise InvalidArgument("query must be a Query; read one with Query.from_dict.", argument="query")
         law = self.query.law
         if isinstance(law, RandomizedResponse):
-            integer(self.value, "value", minimum=0, maximum=law.cells - 1)
+            value = integer(self.value, "value", minimum=0, maximum=law.cells - 1)
         else:
-            integer(self.value, "value", minimum=-(2**63), maximum=2**63)
+            value = integer(self.value, "value", minimum=-(2**63), maximum=2**63)
+        object.__setattr__(self, "value", value)
 
     @property
     def reading(self) -> float:
@@ -132,3 +133,11 @@ class Answer:
         if not isinstance(data, Mapping) or set(data) != {"query", "value"}:
             raise InvalidArgument("An answer has exactly a query and a value.", argument="answer")
         return cls(Query.from_dict(data["query"]), data["value"])
+
+
+def _is_same(given: object, law: Mapping[str, Any]) -> bool:
+    """Whether a law is written as it must be; what cannot be compared (an array) is not."""
+    try:
+        return bool(given == law)
+    except (ValueError, TypeError):
+        return False

@@ -12,7 +12,7 @@ from noisewise.inference.transform import Transform
 from noisewise.likelihood import cells, clipped_normal, clipped_normal_gaussian
 from noisewise.online.answer_information import answer_information, information, informations, stencil
 from noisewise.online.answer_law import AnswerLaw
-from noisewise.online.asked import asked_cells, asked_clip, asked_of
+from noisewise.online.asked import Asked, asked_cells, asked_clip, asked_of
 from noisewise.online.candidates import FAMILIES, candidates, checked_families
 from noisewise.online.design import Design, grid_steps
 
@@ -189,9 +189,48 @@ def test_families_are_checked_against_guarantee_and_population():
 
 
 def test_draws_are_rounded_no_coarser_than_they_are_spread():
-    covariance = np.diag([4.0, 0.01])
-    early, late = grid_steps(covariance, 0), grid_steps(covariance, 10**6)
-    sd = np.sqrt(np.diag(covariance))
+    sd = np.array([2.0, 0.1])
+    early, late = (grid_steps(sd, answers, np.array([30.0, -2.0])) for answers in (0, 10**6))
     assert np.all((early <= sd) & (early > sd / 2))
     assert np.all(late <= sd * 1000 / 64)
     assert np.all(np.log2(early) % 1 == 0)
+    assert np.all(grid_steps(np.zeros(2), 0, np.array([50.0, -30.0])) > 1e-12)  # nor finer than doubles can tell
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e-3, 1e12], ids="{:.0e}".format)
+def test_the_information_of_given_questions_does_not_depend_on_the_unit(unit):
+    def found(unit):
+        guarantee = nw.PureDP(2)
+        asked = [asked_of(nw.Query.clip(-0.3 * unit, 0.3 * unit, guarantee)),
+                 asked_of(nw.Query.cells([-unit, unit], guarantee))]  # fmt: skip
+        population = nw.Normal(mean=stats.norm(0, unit), sd=stats.halfnorm(scale=unit))
+        table = designed(population, guarantee, (), fixed=asked)._at(np.array([0.1 * unit, np.log(unit)]))
+        scale = np.array([unit, 1.0])
+        return table.information * scale * scale[:, None]
+
+    np.testing.assert_allclose(found(unit), found(1.0), rtol=1e-6, atol=1e-9)
+    at = {"mean": 0.1 * unit, "sd": unit}
+    population = nw.Normal(mean=stats.norm(0, unit), sd=stats.halfnorm(scale=unit))
+    in_units = answer_information(population, nw.Query.clip(-0.3 * unit, 0.3 * unit, nw.PureDP(2)), at) * unit**2
+    np.testing.assert_allclose(in_units, found(1.0)[0], rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("score", ["a-optimal", "location", "harmonic", "logdet"])
+def test_a_draw_far_out_has_a_question_all_the_same(score):
+    """Where a slope or a scale underflows, matrices are singular; the question is then any of them."""
+    bernoulli = designed(nw.Bernoulli(p=stats.beta(0.05, 0.05)), nw.PureDP(1), ("sign", "clip"), score)
+    assert isinstance(bernoulli.choose(np.array([-700.0]), np.array([[1e4]])), Asked)
+    normal = designed(nw.Normal(mean=stats.norm(50, 10), sd=stats.gamma(0.05)), nw.PureDP(5), FAMILIES, score)
+    assert isinstance(normal.choose(np.array([50.0, -600.0]), np.diag([100.0, 1e4])), Asked)
+
+
+def test_a_question_is_never_finer_than_noise_can_be_added():
+    for family in FAMILIES:
+        design = designed(NORMAL, nw.PureDP(5), (family,))
+        asked = design.choose(np.array([50.0, -60.0]), np.diag([1e-20, 1.0]))
+        query = (nw.Query.cells(asked.edges, nw.PureDP(5)) if asked.is_cells
+                 else nw.Query.clip(asked.low, asked.high, nw.PureDP(5)))  # fmt: skip
+        assert query.plan()
+    # and where only cells can be as fine as they should be, an interval that cannot is not preferred
+    assert designed(NORMAL, nw.PureDP(10), FAMILIES).choose(np.array([1e10, 0.0]), np.diag([1.0, 1e-12])).is_cells
+    assert not designed(NORMAL, nw.PureDP(10), ("clip", "sign")).choose(np.zeros(2), np.diag([1.0, 1e-12])).is_cells

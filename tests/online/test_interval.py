@@ -60,3 +60,11 @@ def test_gaussian_noise_has_an_optimum_too_and_bad_requests_are_refused():
         best_interval("normal", nw.PureDP(1), score="nonsense")
     with pytest.raises(Unsupported):
         best_interval(stats.gennorm(1.5), nw.PureDP(1))
+
+
+@pytest.mark.parametrize("score", ["location", "harmonic"])
+@pytest.mark.parametrize("epsilon", [1, 5])
+def test_mirrored_bases_have_mirrored_optima(epsilon, score):
+    right, left = (best_interval(base, nw.PureDP(epsilon), score=score) for base in (stats.gumbel_r, stats.gumbel_l))
+    assert right.value == pytest.approx(left.value, rel=1e-6)
+    assert (right.low, right.high) == pytest.approx((-left.high, -left.low), abs=1e-3)

@@ -107,3 +107,21 @@ def test_a_move_to_a_density_that_is_no_number_is_not_made():
     )
     assert acceptance == 0
     assert np.isin(moved.position, position).all()
+
+
+def test_a_heavy_tail_does_not_set_the_spread_of_the_particles(rng):
+    """Half the central 68 % range of a Cauchy distribution is 1.82 scales, with 1000 draws to a tenth of that."""
+    position = 10 * np.column_stack([rng.standard_cauchy(1000), rng.standard_normal(1000)])
+    state = smc.begin(position, np.zeros(1000))
+    assert smc.bulk(state).spread == pytest.approx([18.2, 10], rel=0.5)
+    sd = np.sqrt(np.diag(smc.covariance(state)))
+    assert sd[0] < 60
+    assert sd[1] == pytest.approx(position[:, 1].std(), rel=0.01)  # a light tail is left as it is
+    one = smc.Particles(position, np.where(np.arange(1000) == 3, 0.0, -1e9), np.zeros(1000), np.zeros(1000))
+    assert np.all(smc.bulk(one).spread < 1e-6)
+
+
+def test_the_spread_is_that_of_the_weights(rng):
+    position = rng.uniform(-1, 1, (4000, 1))
+    state = smc.Particles(position, stats.norm.logpdf(position[:, 0], 0, 0.1), np.zeros(4000), np.zeros(4000))
+    assert smc.bulk(state).spread[0] == pytest.approx(0.1, rel=0.3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from scipy import stats
 
 import noisewise as nw
 from noisewise.errors import InvalidArgument, NoisewiseError, Unsupported
-from noisewise.online.asked import asked_of
+from noisewise.online.asked import asked_of, question_of
 from noisewise.online.simulate import simulated_answer
 from noisewise.online.survey import Survey
 
@@ -38,8 +39,10 @@ def grid_posterior(population, answers, centre, spread):
     """Mean, sd and log evidence on a grid of two parameters, from the closed law of each answer alone."""
     from noisewise.likelihood import cells, clipped_normal
 
-    axes = [np.linspace(max(c - 7 * s, 1e-3) if k else c - 7 * s, c + 7 * s, 61)
-            for k, (c, s) in enumerate(zip(centre, spread, strict=True))]  # fmt: skip
+    axes = []
+    for k, (c, s) in enumerate(zip(centre, spread, strict=True)):  # midpoints, so that an end at 0 costs nothing
+        edges = np.linspace(max(c - 7 * s, 0.0) if k else c - 7 * s, c + 7 * s, 162)
+        axes.append(0.5 * (edges[1:] + edges[:-1]))
     mean, sd = (v.ravel() for v in np.meshgrid(*axes, indexing="ij"))
     log = population.log_prior({"mean": mean, "sd": sd})
     for answer in answers:
@@ -203,7 +206,7 @@ rng = np.random.default_rng(99)
 asked = []
 for _ in range(40):
     query = survey.query()
-    asked.append(query.to_dict())
+    asked.append({**query.to_dict(), "id": None})
     survey.answer(simulated_answer(rng, query, rng.normal(50, 20)))
 print(json.dumps([asked, survey.mean, survey.sd, survey.log_evidence, survey._particles.position.sum()]))
 assert not any(name.startswith("noisewise.holder") for name in sys.modules)
@@ -222,9 +225,129 @@ def test_a_survey_saved_and_loaded_in_a_new_process_continues_as_if_it_had_never
     rng, asked = np.random.default_rng(99), []
     for _ in range(40):
         query = survey.query()
-        asked.append(json.loads(json.dumps(query.to_dict())))
+        asked.append(json.loads(json.dumps({**query.to_dict(), "id": None})))
         survey.answer(simulated_answer(rng, query, rng.normal(50, 20)))
     assert there == [asked, survey.mean, survey.sd, survey.log_evidence, survey._particles.position.sum()]
+
+
+def crashed(tmp_path):
+    """A survey that was saved, asked three more people, counted one of them, and was lost; and what it asked them."""
+    survey = Survey(NORMAL, nw.PureDP(2), n_particles=100, seed=30)
+    rng = np.random.default_rng(31)
+    people(survey, 5, rng, income)
+    early = survey.query()
+    survey.save(tmp_path / "s")
+    late = [simulated_answer(rng, survey.query(), 50.0) for _ in range(3)]
+    survey.answer(late[0])
+    return early, late
+
+
+def test_a_survey_that_is_loaded_never_gives_an_id_twice_and_says_what_became_of_those_it_forgot(tmp_path):
+    early, late = crashed(tmp_path)
+    first, second = (nw.Survey.load(tmp_path / "s") for _ in range(2))
+    asked = [survey.query() for survey in (first, second) for _ in range(3)]
+    ids = [query.id for query in asked] + [answer.query.id for answer in late] + [early.id]
+    assert len(set(ids)) == len(ids)
+    assert [question_of(query) for query in asked[:3]] == [question_of(query) for query in asked[3:]]
+    for answer in late:  # whether it asked others meanwhile or not
+        with pytest.raises(InvalidArgument, match="last saved"):
+            first.answer(answer)
+    with pytest.raises(InvalidArgument, match="not asked by this survey"):
+        first.answer(asked[3], 0)
+    assert first.answer(early, 0).is_counted  # what was out when it was saved is known
+    assert first.answer(asked[1], 0).is_counted
+    first.save(tmp_path / "t")
+    third = nw.Survey.load(tmp_path / "t")
+    assert not third.answer(early, 0).is_counted
+    assert third.answer(asked[0], 0).is_counted
+    assert not third.answer(asked[1], 0).is_counted
+    with pytest.raises(InvalidArgument, match="last saved"):
+        third.answer(first.query(), 0)
+    assert third.query().id not in ids
+
+
+def test_surveys_that_differ_in_anything_do_not_take_each_other_s_answers():
+    def survey(population=NORMAL, epsilon=2, **options):
+        return Survey(population, nw.PureDP(epsilon), **{"n_particles": 50, "seed": 7, **options})
+
+    wider = nw.Normal(mean=stats.norm(50, 51), sd=stats.halfnorm(scale=50))
+    named = [survey(), survey(wider), survey(epsilon=1), survey(queries="sign"), survey(score="harmonic"),
+             survey(n_particles=51), survey(seed=8), survey(seed=None), survey(seed=None),
+             survey(queries=nw.Query.clip(0, 1, nw.PureDP(2))), survey(nw.Poisson(rate=stats.gamma(3)))]  # fmt: skip
+    assert len({one.name for one in named}) == len(named)
+    with pytest.raises(InvalidArgument, match="not asked by this survey"):
+        named[0].answer(named[1].query(), 0)
+    assert survey().name == named[0].name  # the same seed and the same everything is the same survey
+
+
+def test_numbers_of_numpy_are_kept_as_numbers(tmp_path):
+    survey = Survey(NORMAL, nw.PureDP(2), n_particles=np.int64(50), seed=np.int64(3), queries="clip")
+    query = survey.query()
+    answer = nw.Answer(query, np.int64(100))
+    assert json.loads(json.dumps(answer.to_dict()))["value"] == 100
+    assert survey.answer(query, np.int64(100)).is_counted
+    survey.save(tmp_path / "s")
+    assert nw.Survey.load(tmp_path / "s").mean == survey.mean
+
+
+def test_a_second_answer_to_an_edited_question_is_refused_not_called_a_repetition():
+    survey = Survey(NORMAL, nw.PureDP(1), queries="sign", n_particles=50, seed=32)
+    query = survey.query()
+    survey.answer(query, 1)
+    for edited in (nw.Query.cells([7.25], nw.PureDP(1), id=query.id), nw.Query.clip(0, 1, nw.PureDP(9), id=query.id)):
+        with pytest.raises(InvalidArgument, match="not as this survey asked it"):
+            survey.answer(edited, 0)
+    with pytest.raises(InvalidArgument, match="value"):
+        survey.answer(query, "1")
+    assert not survey.answer(query, 0).is_counted
+    assert (survey.refused, survey.repeated) == (3, 1)
+
+
+# ---- people and priors that are hard to ask ----
+
+
+def test_a_heavy_tailed_prior_does_not_lock_the_survey_on_one_question(rng):
+    population = nw.Normal(mean=stats.cauchy(0, 10), sd=stats.halfcauchy(scale=10))
+    survey = Survey(population, nw.PureDP(1), seed=2)
+    answers = people(survey, 150, rng, lambda rng: rng.normal(20, 5))
+    asked = Counter(question_of(answer.query) for answer in answers)
+    assert len(asked) > 20
+    assert max(asked.values()) < 75
+
+
+@pytest.mark.parametrize(("value", "queries"), [(50.0, "auto"), (50.0, "clip"), (-1e6, "auto")])
+def test_a_survey_of_people_who_are_all_alike_goes_on(value, queries, rng):
+    population = nw.Normal(mean=stats.norm(value, 50), sd=stats.halfnorm(scale=50))
+    survey = Survey(population, nw.PureDP(10), queries=queries, n_particles=200, seed=33)
+    people(survey, 150, rng, lambda _: value)
+    assert survey.mean["mean"] == pytest.approx(value, abs=1e-3)
+    assert survey.sd["mean"] < 1e-3
+
+
+def test_a_survey_that_cannot_ask_any_finer_says_so_and_keeps_its_posterior(rng):
+    tiny, huge = (
+        nw.Normal(mean=m, sd=stats.halfnorm(scale=m.std())) for m in (stats.norm(0, 1e-90), stats.norm(9e120, 1e120))
+    )
+    survey = Survey(tiny, nw.PureDP(20), n_particles=50, seed=34)
+    with pytest.raises(Unsupported, match="the same value"):
+        people(survey, 1000, rng, lambda _: 0.0)
+    assert survey.answers > 10
+    assert abs(survey.mean["mean"]) < 1e-92
+    with pytest.raises(Unsupported, match="wide"):
+        Survey(huge, nw.PureDP(1), n_particles=50, seed=35).query()
+
+
+@pytest.mark.parametrize("score", ["location", "a-optimal"])
+@pytest.mark.parametrize(
+    ("population", "value"),
+    [(nw.Bernoulli(p=stats.beta(0.01, 0.01)), 1.0), (nw.Normal(mean=stats.norm(50, 10), sd=stats.gamma(0.05)), 50.0)],
+    ids=["bernoulli", "normal"],
+)
+def test_priors_whose_draws_lie_on_the_end_of_their_support_are_learnt_from(population, value, score):
+    survey = Survey(population, nw.PureDP(5), score=score, n_particles=200, seed=36)
+    people(survey, 40, np.random.default_rng(37), lambda _: value)
+    assert np.isfinite(survey._particles.position).all()
+    assert np.isfinite([*survey.mean.values(), survey.log_evidence]).all()
 
 
 def test_everything_a_survey_knows_survives_the_file(tmp_path):
@@ -288,10 +411,51 @@ def test_files_that_are_no_surveys_are_refused_in_one_sentence(tmp_path):
         survey.save(tmp_path / "no" / "such" / "folder")
 
 
+def test_a_survey_file_with_anything_out_of_range_is_refused_in_one_sentence(tmp_path):
+    survey = Survey(NORMAL, nw.PureDP(2), n_particles=20, seed=26)
+    people(survey, 5, np.random.default_rng(27), income)
+    survey.query()
+    survey.save(tmp_path / "good.npz")
+    with np.load(tmp_path / "good.npz") as file:
+        arrays = dict(file)
+    header = json.loads(str(arrays.pop("header")))
+
+    def is_refused(header, arrays):
+        np.savez(tmp_path / "bad.npz", header=np.array(json.dumps(header)), **arrays)
+        try:
+            nw.Survey.load(tmp_path / "bad.npz")
+        except InvalidArgument as error:
+            return "saved survey" in str(error)
+        return False
+
+    assert not is_refused(header, arrays)
+    for name in header:
+        values = (float("nan"), "x", True) if name == "log_evidence" else (float("nan"), "x", -1, True, 1.5, [[0, 0]])
+        for value in values:
+            assert is_refused({**header, name: value}, arrays), (name, value)
+    for name in arrays:
+        assert is_refused(header, {**arrays, name: np.full_like(arrays[name], np.nan)}), name
+    twice = [[number, query] for number, query in header["open"] for _ in range(2)]
+    assert is_refused({**header, "open": twice}, arrays)
+    assert is_refused({**header, "answered": header["answered"][1:]}, arrays)
+
+
+def test_a_damaged_archive_is_refused_whatever_it_brings_about(tmp_path):
+    survey = Survey(NORMAL, nw.PureDP(2), n_particles=20, seed=28)
+    survey.save(tmp_path / "good")
+    whole = bytearray((tmp_path / "good").read_bytes())
+    start = whole.rindex(b"PK\x01\x02")
+    for at, byte in [(start + 10, 99), (start + 8, 1), (start + 6, 255)]:  # compression, encryption, version
+        bad = bytes(whole[:at]) + bytes([byte]) + bytes(whole[at + 1 :])
+        (tmp_path / "bad").write_bytes(bad)
+        with pytest.raises(InvalidArgument, match="saved survey"):
+            nw.Survey.load(tmp_path / "bad")
+
+
 WRONG = {
     "guarantee": [1, None, "epsilon"],
     "population": [None, 3, nw.Normal(mean=0, sd=1)],
-    "queries": [[], "nonsense", 3, [None], nw.Query.cells([0], nw.PureDP(1))],
+    "queries": [[], "nonsense", 3, [None], [np.array([1, 2])], nw.Query.cells([0], nw.PureDP(1))],
     "score": ["best", None, 1],
     "n_particles": [1, 2.5, True, 10**9, "many"],
     "seed": [-1, "x", 1.5, True],

@@ -244,3 +244,11 @@ def test_a_law_that_hardly_reaches_the_bounds_is_still_truncated_to_them() -> No
         )
         assert mean[k, 0] - 100 == pytest.approx(first / total, rel=1e-9)
         assert covariance[k, 0, 0] == pytest.approx(second / total - (first / total) ** 2, rel=1e-8)
+
+
+def test_a_prior_without_its_numbers_is_refused_with_the_way_out():
+    histogram = stats.rv_histogram(np.histogram([1, 2, 2, 3], bins=3))
+    with pytest.raises(InvalidArgument, match="brackets") as error:
+        Normal(mean=histogram, sd=1)
+    assert error.value.argument == "mean"
+    assert Normal(mean=histogram(), sd=1).free == ("mean",)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json as json_format
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,17 +103,29 @@ def _described(population: Any, section: Mapping[str, Any], n: int | None) -> De
     ways = {"survey": _queries(section.get("queries", "auto"), guarantee)}
     if "compare" in section:
         ways["compared"] = _queries(section["compare"], guarantee)
-    truth = section.get("truth")
-    if truth is not None:
-        from noisewise.design.coordinates import given_rows
-
-        truth = {name: float(np.ravel(value)[0]) for name, value in given_rows(population, truth).items()}
     found = Described(
-        population, guarantee, people, ways, section.get("score", "logdet"), section.get("n_particles", 1000), truth
+        population, guarantee, people, ways, section.get("score", "logdet"), section.get("n_particles", 1000), None
     )
     for queries in ways.values():
         _survey(found, queries, seed=0)  # so that nothing is wrong any more when the first person is asked
-    return found
+    return replace(found, truth=_truth(population, section["truth"])) if "truth" in section else found
+
+
+def _truth(population: Any, given: Any) -> dict[str, float]:
+    """One number for each unknown parameter."""
+    from noisewise.design.coordinates import given_rows
+
+    try:
+        rows = given_rows(population, given)
+    except NoisewiseError:
+        rows = {}
+    if not rows or any(np.size(row) != 1 for row in rows.values()):
+        wanted = ", ".join(f"{name} in {support}" for name, support in population.supports.items())
+        raise InvalidSpec(
+            f"truth = {given!r:.60}: give one number for each of {', '.join(population.free)} ({wanted}).",
+            where="survey",
+        )
+    return {name: float(np.ravel(row)[0]) for name, row in rows.items()}
 
 
 def _queries(given: Any, guarantee: Guarantee) -> str | Query | list[Any]:

@@ -21,7 +21,7 @@ from noisewise.errors import InvalidArgument, NoisewiseError
 from noisewise.release import write_whole
 
 DAMAGED = (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, EOFError, BadZipFile, zlib.error,
-           NotImplementedError, MemoryError, RecursionError)  # fmt: skip
+           RuntimeError, MemoryError)  # fmt: skip
 
 __all__ = ["checked_path", "read", "reading", "write"]
 

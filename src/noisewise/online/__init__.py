@@ -1,7 +1,8 @@
 """Learning on the fly from people who never reveal their value: questions that sharpen, answers that are noisy.
 
 The survey:
-    survey              ask, learn, forget: one person after another; store: the survey as a file
+    survey              ask, learn, forget: one person after another; verdict: how far to trust it
+    sessions, store     the ids of its queries; the survey as a file
     simulate, collect   simulated people, one or a whole survey of them
 The next question:
     design              the one whose answer is worth most, at a draw of the posterior
@@ -11,7 +12,8 @@ The law of an answer:
     asked, answered     a question as numbers; past answers by question, with their joint law
     answer_law          log p(answer | question, theta), for many theta at once
     clipped_normal_sum  clipped answers of normal populations, compiled; mills: its one special function, by table
-    clipped_record      clipped answers of other populations
+    clipped_smooth      clipped answers of other smooth populations, compiled
+    clipped_record      clipped answers of discrete and piecewise exponential ones
 Who learns:
     particles           sequential Monte Carlo over theta alone
     latent_particles    the published method, which carries everyone's private value too: a baseline

@@ -23,7 +23,7 @@ from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import Population
 from noisewise.query import Query
 
-__all__ = ["Stencil", "answer_information", "information", "informations", "stencil"]
+__all__ = ["Stencil", "answer_information", "information", "informations", "stencil", "units"]
 
 STEP = 1e-3
 PANEL_ORDER = 16
@@ -92,7 +92,7 @@ def answer_information(population: Population, query: Query, at: Mapping[str, fl
     law.check(asked)
     position = transform.position(given_rows(population, at))[0]
     slope = parameter_slopes(transform, position)
-    directions = np.eye(position.size) * np.minimum(1.0, _units(law, transform, position))[:, None]
+    directions = np.diag(units(law, transform, position))
     found = information(law, asked, stencil(law, transform, position, directions))
     back = np.linalg.inv(slope @ directions.T)
     return np.asarray(back.T @ found @ back)
@@ -107,13 +107,22 @@ def parameter_slopes(transform: Transform, position: Array) -> Array:
     return np.asarray(((theta[:size] - theta[size:]) / (2 * step[:, None])).T)
 
 
-def _units(law: AnswerLaw, transform: Transform, position: Array) -> Array:
-    """How far each coordinate may move before a record's law has changed: its spread, for a location."""
-    theta = transform.parameters(position[None, :])
-    cuts = np.ravel(law.population.quantile(np.array([0.25, 0.75]), theta))
-    spread = max(float(cuts[1] - cuts[0]), 1e-12)
+def units(law: AnswerLaw, transform: Transform, position: Array) -> Array:
+    """How far each coordinate may move before a record's law has changed: for a location, the population's spread.
+
+    It is the spread over the slope of the quartiles, so that no answer depends on the unit x is measured in; at most 1
+    for a coordinate without a unit of its own (a logarithm, a logit), and 1 where the quartiles are steps.
+    """
+    step = np.maximum(1e-6, 1e-6 * np.abs(position))
+    theta = transform.parameters(position + np.concatenate([np.zeros((1, position.size)), np.diag(step)]))
+    cuts = np.asarray(law.population.quantile(np.array([0.25, 0.5, 0.75]), theta), np.float64)
+    spread = cuts[0, 2] - cuts[0, 0]
+    if law.population.is_discrete or not spread > 0:
+        return np.ones(position.size)
+    slopes = np.abs(cuts[1:] - cuts[0]).max(axis=1) / step
     is_real = [np.isinf(s.low) and np.isinf(s.high) for s in transform.supports.values()]
-    return np.where(is_real, spread, 1.0)
+    with np.errstate(divide="ignore"):
+        return np.where(slopes > 0, np.minimum(spread / slopes, np.where(is_real, max(spread, 1.0), 1.0)), 1.0)
 
 
 def _answers(law: AnswerLaw, asked: Asked, at: Stencil) -> tuple[Array, Array]:

@@ -3,7 +3,7 @@
     cells, any population          q_j = other + (keep - other) P(x in cell j)
     clip, normal                   closed form                                              (`clipped_normal_sum`)
     clip, Laplace, exponential, uniform     closed pieces                                   (`clipped_record`)
-    clip, logistic, Student-t ...  panels of polynomials                                    (`clipped_record`)
+    clip, logistic, Student-t ...  panels of quadrature                                     (`clipped_smooth`)
     clip, Poisson, Bernoulli ...   the sum over values                                      (`clipped_record`)
 A clipped answer is scored as step * density: its lattice is so fine (2^-20 of the noise) that nothing else shows.
 Other populations (gamma, lognormal, any of scipy.stats) are asked about cells only, which needs no more than their cdf.
@@ -16,20 +16,18 @@ from typing import Any
 import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
-from noisewise.likelihood.quadrature import gauss_legendre
+from noisewise.online import clipped_smooth
 from noisewise.online.asked import Asked
 from noisewise.online.clipped_normal_sum import log_densities
-from noisewise.online.clipped_record import Channel, linear_pieces, log_noise, smooth_channel
+from noisewise.online.clipped_record import Channel, linear_pieces, log_noise
+from noisewise.online.clipped_smooth import SMOOTH, Base
 from noisewise.populations.distribution import CategoricalLaw, GammaLaw, NormalLaw, UniformLaw
 from noisewise.populations.parameters import Array, Theta, rows_of
 from noisewise.populations.population import Population
 
 __all__ = ["AnswerLaw"]
 
-SMOOTH = ("norm", "logistic", "t", "cauchy", "hypsecant", "gumbel_r", "gumbel_l")
 MOST_VALUES = 4000  # of a discrete record inside one interval
-NARROW = 1 / 64  # of an interval: below it a population is a handful of points
-NARROW_ORDER = 200
 
 
 class AnswerLaw:
@@ -42,6 +40,12 @@ class AnswerLaw:
             raise InvalidArgument(
                 "A survey asks about one number a person: give a population of one column, such as Normal(...), "
                 f"not {type(population).__name__}.",
+                argument="population",
+            )
+        if population.is_discrete and not _is_whole(population):
+            raise InvalidArgument(
+                f"A survey counts in whole numbers, but the values of this {population.distribution.name} population "
+                "lie beside them: its loc must be a known whole number. Subtract it from what people answer about.",
                 argument="population",
             )
         self.population, self.form = population, _form(population)
@@ -119,33 +123,9 @@ class AnswerLaw:
 
     def _smooth(self, asked: Asked, y: Array, theta: Theta) -> Array:
         loc, scale = self.place(theta)
-        width = asked.high - asked.low
-        is_narrow = scale < NARROW * width
-        result = np.empty((scale.size, y.size))
-        wide = ~is_narrow
-        if wide.any():
-            x, channel = smooth_channel(asked, y, float(scale[wide].min()))
-            rows = {name: np.asarray(value)[wide] for name, value in theta.items()}
-            weights = np.concatenate([self._ends(asked, rows), self._density(x, loc[wide], scale[wide])], axis=1)
-            order = [0, *range(2, weights.shape[1]), 1]
-            result[wide] = channel.log_density(weights[:, order])
-        if is_narrow.any():
-            rows = {name: np.asarray(value)[is_narrow] for name, value in theta.items()}
-            result[is_narrow] = self._narrow(asked, y, rows)
-        return result
-
-    def _density(self, x: Array, loc: Array, scale: Array) -> Array:
-        """f(x | theta), (K, M), from the standard density."""
-        z = (x - loc[:, None]) / scale[:, None]
-        return np.asarray(np.exp(_standard(self.population, z)) / scale[:, None])
-
-    def _narrow(self, asked: Asked, y: Array, theta: Theta) -> Array:
-        """A population much narrower than the interval, and so than the noise: as quantiles."""
-        unit, weights = gauss_legendre(NARROW_ORDER)
-        x = np.clip(self.population.quantile(0.5 * (1 + unit), theta), asked.low, asked.high)
-        logs = log_noise(asked, y[None, :, None] - x[:, None, :])
-        top = logs.max(axis=-1, keepdims=True)
-        return np.asarray(np.log(np.exp(logs - top) @ (0.5 * weights)) + top[..., 0])
+        law = self.population.distribution
+        shapes: tuple[Any, ...] = getattr(law, "standard", ())
+        return clipped_smooth.log_densities(y, asked, loc, scale, Base(SMOOTH[law.name], float((*shapes, 1.0)[0])))
 
 
 _CLIPPED = {
@@ -154,6 +134,14 @@ _CLIPPED = {
     "pieces": AnswerLaw._pieces,
     "smooth": AnswerLaw._smooth,
 }
+
+
+def _is_whole(population: Population) -> bool:
+    """Whether a discrete population lives on the whole numbers."""
+    if "loc" not in population.distribution.domains:
+        return True
+    loc = population.parameters.known.get("loc")
+    return loc is not None and bool(np.all(loc == np.round(loc)))
 
 
 def _form(population: Population) -> str:
@@ -185,16 +173,3 @@ def _lines(law: AnswerLaw, theta: Theta, low: float) -> tuple[Array, Array, Arra
         np.concatenate([level + rise, level - rise], axis=1),
         np.concatenate([1 / scale, -1 / scale], axis=1),
     )
-
-
-def _standard(population: Population, z: Array) -> Array:
-    """The log density of a standard location-scale distribution; those in daily use by their formula."""
-    law = population.distribution
-    if law.name == "logistic":
-        return np.asarray(-np.abs(z) - 2 * np.log1p(np.exp(-np.abs(z))))
-    shapes: tuple[Any, ...] = getattr(law, "standard", ())
-    if law.name == "t":
-        nu = float(shapes[0])
-        constant = float(law.log_density(0.0, {"loc": 0.0, "scale": 1.0}))
-        return np.asarray(constant - 0.5 * (nu + 1) * np.log1p(z * z / nu))
-    return np.asarray(law.log_density(z, {"loc": 0.0, "scale": 1.0}))

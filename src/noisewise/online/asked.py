@@ -24,6 +24,7 @@ from noisewise.query import Query
 
 __all__ = ["Asked", "Question", "asked_by", "asked_cells", "asked_clip", "asked_of", "noise_share", "question_of"]
 
+LARGEST = 1e90
 FARTHEST_LAPLACE, FARTHEST_GAUSSIAN = 1000.0, 45.0  # in scales, in standard deviations
 
 
@@ -39,6 +40,12 @@ class Asked:
     edges: tuple[float, ...] | None = None
     keep: float = 1.0
     other: float = 0.0
+
+    @property
+    def is_huge(self) -> bool:
+        """Whether its ends are larger than anything that is measured."""
+        ends = (self.low, self.high) if self.edges is None else self.edges
+        return not max(map(abs, ends)) < LARGEST
 
     @property
     def is_cells(self) -> bool:

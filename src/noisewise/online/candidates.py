@@ -19,7 +19,7 @@ from noisewise.online.asked import Asked, asked_cells, asked_clip, is_rising
 from noisewise.populations.parameters import Array
 from noisewise.privacy.guarantee import Guarantee, PureDP
 
-__all__ = ["FAMILIES", "candidates", "checked_families"]
+__all__ = ["FAMILIES", "NARROWEST", "candidates", "checked_families"]
 
 FAMILIES = ("clip", "sign", "cells")
 THRESHOLDS = np.array([0.01, 0.02, 0.035, 0.055, 0.08, 0.11, 0.15, 0.2, 0.25, 0.31, 0.37, 0.43])
@@ -28,6 +28,7 @@ HALF_WIDTHS = np.array([0.035, 0.07, 0.12, 0.22, 0.4, 0.55, 0.73, 0.95, 1.22, 1.
 SPACINGS = np.array([0.35, 0.55, 0.8, 1.1, 1.5])
 CELLS = (3, 4, 5, 6)
 MOST_VALUES = 40
+NARROWEST = 1e-12  # of a location: the finest scale that questions go down to
 Quantile = Callable[[Array], Array]
 
 
@@ -57,7 +58,8 @@ def checked_families(given: object, law: AnswerLaw, guarantee: Guarantee) -> tup
 
 def candidates(family: str, guarantee: Guarantee, quantile: Quantile, *, is_discrete: bool) -> list[Asked]:
     """The questions of one family about a population with the given quantiles."""
-    spread = float(np.subtract(*quantile(np.array([0.75, 0.25])))) / 1.35
+    upper, middle, lower = (float(v) for v in quantile(np.array([0.75, 0.5, 0.25])))
+    spread = max((upper - lower) / 1.35, NARROWEST * abs(middle))
     make = {"clip": _intervals, "sign": _thresholds, "cells": _cells}[family]
     return make(guarantee, quantile, _values(quantile) if is_discrete else None, spread)
 

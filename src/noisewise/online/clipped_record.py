@@ -1,4 +1,4 @@
-"""One clipped answer under populations that are not normal: exact mixtures.
+"""One clipped answer under discrete and piecewise exponential populations: exact mixtures.
 
     p(y | theta) = P(x <= low) g(y - low) + P(x >= high) g(y - high) + int_low^high f(x | theta) g(y - x) dx,
 g the density of the noise. How the integral is done depends on the population:
@@ -7,11 +7,6 @@ g the density of the noise. How the integral is done depends on the population:
                a square: each piece is closed,
                    Laplace   int_p^q e^{u + v x} dx = (q - p) e^{top} (1 - e^{-d})/d,    d = |v| (q - p)
                    Gaussian  e^{u + v y + v^2 s^2/2} [Phi((q - y - v s^2)/s) - Phi((p - y - v s^2)/s)] for N(y; x, s^2)
-    nodes      f smooth (logistic, Student-t, ...): f is replaced on short panels by the polynomial through its values
-               at Gauss-Legendre nodes, and each polynomial times g is integrated exactly, kink and all, so the error
-               is that of interpolating f: with panels no wider than the scale of the narrowest population, below 1e-9.
-The weights on f's values do not depend on theta, so a thousand populations share them. A population narrower than 1/64
-of the interval, and so far narrower than the noise, is summed over its quantiles instead, to about 1e-5.
 """
 
 from __future__ import annotations
@@ -19,14 +14,11 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import exprel, log_ndtr
 
-from noisewise.likelihood.quadrature import interpolation_matrix, on_panels
 from noisewise.online.asked import Asked
 from noisewise.populations.parameters import Array
 
-__all__ = ["Channel", "linear_pieces", "log_noise", "smooth_channel"]
+__all__ = ["Channel", "linear_pieces", "log_noise"]
 
-ORDER, FINE_ORDER = 12, 20
-MOST_PANELS = 64
 LOG_ROOT_2PI = 0.5 * float(np.log(2 * np.pi))
 
 
@@ -57,25 +49,6 @@ def log_noise(asked: Asked, residual: Array) -> Array:
     if asked.is_laplace:
         return np.asarray(-np.abs(r) - np.log(2 * asked.noise))
     return np.asarray(-0.5 * r * r - np.log(asked.noise) - LOG_ROOT_2PI)
-
-
-def smooth_channel(asked: Asked, y: Array, scale: float) -> tuple[Array, Channel]:
-    """Nodes x (M,) inside the interval, and the channel from [P(x <= low), f(x_1) .. f(x_M), P(x >= high)]."""
-    width = asked.high - asked.low
-    panels = int(min(MOST_PANELS, max(1, np.ceil(width / max(scale, width / MOST_PANELS)))))
-    edges = np.linspace(asked.low, asked.high, panels + 1)
-    x = on_panels(edges, ORDER)[0].ravel()
-    at = np.minimum(np.maximum(y[:, None], edges[:-1]), edges[1:])  # (n, P): where the noise has its kink
-    cuts = np.stack([np.broadcast_to(edges[:-1], at.shape), at, np.broadcast_to(edges[1:], at.shape)], axis=-1)
-    fine, weights = on_panels(cuts, FINE_ORDER)  # (n, P, 2, FINE_ORDER)
-    nearest = np.minimum(np.maximum(y, asked.low), asked.high)
-    top = log_noise(asked, y - nearest)
-    half = 0.5 * np.diff(edges)[:, None, None]
-    unit = (fine - edges[:-1, None, None]) / half - 1
-    mass = weights * np.exp(log_noise(asked, y[:, None, None, None] - fine) - top[:, None, None, None])
-    inner = np.einsum("npsf,npsfj->npj", mass, interpolation_matrix(ORDER, unit)).reshape(y.size, -1)
-    ends = np.exp(log_noise(asked, y[:, None] - np.array([asked.low, asked.high])) - top[:, None])
-    return x, Channel(top, np.concatenate([ends[:, :1], inner, ends[:, 1:]], axis=1))
 
 
 def linear_pieces(asked: Asked, y: Array, starts: Array, stops: Array, level: Array, slope: Array) -> Array:

@@ -17,7 +17,7 @@ import numpy as np
 
 from noisewise.design.coordinates import given_rows
 from noisewise.inference.transform import Transform
-from noisewise.online.answer_information import informations, parameter_slopes, stencil
+from noisewise.online.answer_information import informations, parameter_slopes, stencil, units
 from noisewise.online.answer_law import AnswerLaw
 from noisewise.online.asked import Question, asked_by, question_of
 from noisewise.online.simulate import simulated_answer
@@ -131,20 +131,14 @@ def cramer_rao(population: Population, questions: Sequence[Question], at: Mappin
     sqrt((sum_t F_t)^-1)_ii. Infinite where the questions do not tell all parameters apart."""
     law, transform = AnswerLaw(population), Transform(population.supports)
     position = transform.position(given_rows(population, at))[0]
-    slope = parameter_slopes(transform, position)
-    unit = _unit(law, transform, position)
+    unit = units(law, transform, position)
     counts = Counter(questions)
-    around = stencil(law, transform, position, np.asarray(unit * np.linalg.inv(slope).T))
+    around = stencil(law, transform, position, np.diag(unit))
     found = informations(law, [asked_by(question) for question in counts], around)
     total = np.einsum("m,mij->ij", np.array(list(counts.values()), float), found)
     values, vectors = np.linalg.eigh(total)
     if values[0] <= 1e-9 * values[-1]:
         return dict.fromkeys(population.free, float("inf"))
-    sd = np.sqrt(np.square(vectors) @ (1 / values)) * unit
+    slope = np.abs(np.diag(parameter_slopes(transform, position)))
+    sd = np.sqrt(np.square(vectors) @ (1 / values)) * unit * slope
     return dict(zip(population.free, sd.tolist(), strict=True))
-
-
-def _unit(law: AnswerLaw, transform: Transform, position: Array) -> float:
-    """The spread of the population, in which steps of its parameters are measured."""
-    cuts = np.ravel(law.population.quantile(np.array([0.25, 0.75]), transform.parameters(position[None, :])))
-    return float(cuts[1] - cuts[0]) / 1.35 or 1.0

@@ -9,8 +9,9 @@ For a location-scale population F scales with the draw (m, c): a question [m + a
 the coordinates (m/c, log c), so candidates are judged once and moved to each draw (Yıldırım 2024, Theorem 3). Other
 populations are judged at the draw, and the judgement is kept for draws nearby.
 
-Draws are rounded to a public grid, one posterior sd apart at first and 1/64 of the sd that one answer is worth
-later: no more than a draw's own spread, and few distinct questions are left, so that answers can be summed.
+Draws are rounded to a public grid, one posterior spread apart at first and 1/64 of the spread that one answer is worth
+later: no more than a draw's own spread, and few distinct questions are left, so that answers can be summed. The spread
+is that of the middle 68 % of the particles: the standard deviation of a heavy tail would put all draws on one point.
 """
 
 from __future__ import annotations
@@ -21,18 +22,20 @@ from typing import NamedTuple
 import numpy as np
 
 from noisewise.inference.transform import Transform
-from noisewise.online.answer_information import informations, parameter_slopes, stencil
+from noisewise.online.answer_information import informations, parameter_slopes, stencil, units
 from noisewise.online.answer_law import AnswerLaw
 from noisewise.online.asked import Asked
-from noisewise.online.candidates import candidates
+from noisewise.online.candidates import NARROWEST, candidates
 from noisewise.online.interval import best_on_base
 from noisewise.populations.parameters import Array
 from noisewise.privacy.guarantee import Guarantee
 
-__all__ = ["SCORES", "Design", "grid_steps"]
+__all__ = ["SCORES", "Design", "grid_steps", "law_identity"]
 
 SCORES = ("logdet", "a-optimal", "location", "harmonic")
 FINEST, COARSEST = 1.0, 1 / 64
+FINEST_NOISE = 2e-8  # of a location: finer noise cannot be added exactly
+SMALLEST = 1e-100
 MOST_TABLES, MOST_BASES = 512, 64
 _BASES: dict[Hashable, Table] = {}
 
@@ -42,10 +45,11 @@ class Table(NamedTuple):
 
     questions: tuple[Asked, ...]
     information: Array  # (M, P, P)
+    finest: Array  # (M,): the least scale, as a share of the location, at which doubles can still hold the question
 
 
 class Place(NamedTuple):
-    """Location and scale at a position, and the slopes of (loc/scale, log scale) there, of those that move."""
+    """Location and scale (no finer than doubles can tell) at a position, and the slopes of (loc/scale, log scale)."""
 
     loc: float
     scale: float
@@ -86,31 +90,44 @@ class Design:
             table = self._at(position)
             placed.append(table.questions)
             found.append(table.information)
-        best = int(np.argmax(self._scores(np.concatenate(found), position, covariance)))
-        if place is not None and best < len(placed[0]):
-            return _moved(placed[0][best], place)
+        scores = self._scores(np.concatenate(found), position, covariance)
+        if self.base is not None and place is not None:
+            is_lost = self.base.finest * abs(place.loc) > place.scale
+            if not is_lost.all():
+                scores[: is_lost.size][is_lost] = -np.inf
+        best = int(np.argmax(scores))
+        if self.base is not None and place is not None and best < len(placed[0]):
+            return _moved(placed[0][best], place, float(self.base.finest[best]))
         return [question for part in placed for question in part][best]
 
     def _scores(self, found: Array, position: Array, covariance: Array) -> Array:
         """The score of each F (M, P, P) on the walking scale."""
         size = len(covariance)
+        found = np.where(np.isfinite(found).all(axis=(1, 2), keepdims=True), found, 0.0)
         if self.score in ("location", "harmonic"):
-            slopes = np.linalg.inv(parameter_slopes(self.transform, position))
-            each = np.einsum("pi,mpq,qi->mi", slopes, found, slopes)
+            slopes = parameter_slopes(self.transform, position)
+            each = np.diagonal(found, axis1=1, axis2=2) / np.square(np.maximum(np.abs(np.diag(slopes)), 1e-150))
             harmonic = 1 / np.sum(1 / np.maximum(each, 1e-300), axis=1)
-            return np.asarray(each[:, 0] if self.score == "location" else harmonic)
+            return np.array(each[:, 0] if self.score == "location" else harmonic)
         # det(C^-1 + F) = det(I + L'FL)/det C with C = LL': no inverse of what may be close to singular.
         values, vectors = np.linalg.eigh(covariance)
         root = vectors * np.sqrt(np.maximum(values, 0.0))
-        gained = np.eye(size) + root.T @ found @ root
+        gained = root.T @ found @ root
         if self.score == "logdet":
-            return np.asarray(np.linalg.slogdet(gained)[1])
-        shown = parameter_slopes(self.transform, position) @ root
-        return np.asarray(-np.einsum("pi,mij,pj->m", shown, np.linalg.inv(gained), shown))
+            return np.asarray(np.linalg.slogdet(np.eye(size) + gained)[1])
+        values, vectors = np.linalg.eigh(gained)
+        shown = parameter_slopes(self.transform, position) @ root @ vectors
+        return np.asarray(-np.sum(np.square(shown).sum(axis=1) / (1 + np.maximum(values, 0.0)), axis=1))
 
     def _base(self) -> Table:
         """Candidates judged once, at the origin of the walking scale, in the base's own units."""
-        key = (_identity(self.law), tuple(self.transform.supports.items()), self.guarantee, self.families, self.score)
+        key = (
+            law_identity(self.law),
+            tuple(self.transform.supports.items()),
+            self.guarantee,
+            self.families,
+            self.score,
+        )
         if key not in _BASES:
             if len(_BASES) >= MOST_BASES:
                 _BASES.clear()
@@ -134,7 +151,9 @@ class Design:
             best = best_on_base(self.law, self.guarantee, around, (place.loc, place.scale), self.score)
             questions += best
         found = informations(self.law, questions, around)
-        return Table(tuple(_standard(question, place) for question in questions), found)
+        standard = tuple(_standard(question, place) for question in questions)
+        finest = [NARROWEST if question.is_cells else FINEST_NOISE / question.noise for question in standard]
+        return Table(standard, found, np.array(finest))
 
     def _at(self, position: Array) -> Table:
         """Candidates judged at a position, kept for the next draw that is rounded to it."""
@@ -146,35 +165,38 @@ class Design:
         def quantile(u: Array) -> Array:
             return np.ravel(self.law.population.quantile(u, first))
 
-        around = stencil(self.law, self.transform, position, np.eye(position.size))
+        unit = units(self.law, self.transform, position)
+        around = stencil(self.law, self.transform, position, np.diag(unit))
         questions = list(self.fixed)
         for family in self.families if self.base is None else ():
             is_discrete = self.law.population.is_discrete
             questions += candidates(family, self.guarantee, quantile, is_discrete=is_discrete)
-        table = Table(tuple(questions), informations(self.law, questions, around))
+        table = Table(tuple(questions), informations(self.law, questions, around) / np.outer(unit, unit), np.empty(0))
         if len(self.tables) >= MOST_TABLES:
             self.tables.clear()
         self.tables[key] = table
         return table
 
 
-def grid_steps(covariance: Array, answers: int) -> Array:
-    """The public grid that draws are rounded to, a power of two in each coordinate."""
-    sd = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
-    return np.asarray(2.0 ** np.floor(np.log2(sd * max(FINEST, COARSEST * np.sqrt(answers)))))
+def grid_steps(spread: Array, answers: int, near: Array) -> Array:
+    """The public grid that draws `near` a position are rounded to, a power of two in each coordinate."""
+    spread = np.maximum(spread, np.maximum(NARROWEST * np.abs(near), 1e-300))
+    return np.asarray(2.0 ** np.floor(np.log2(spread * max(FINEST, COARSEST * np.sqrt(answers)))))
 
 
 def _place(law: AnswerLaw, transform: Transform, position: Array, moving: tuple[int, ...]) -> Place:
     size = position.size
-    step = 1e-4
-    theta = transform.parameters(position + step * np.concatenate([np.zeros((1, size)), np.eye(size), -np.eye(size)]))
+    step = 1e-4 * np.maximum(1.0, np.abs(position))
+    moves = np.concatenate([np.zeros((1, size)), np.diag(step), -np.diag(step)])
+    theta = transform.parameters(position + moves)
     loc, scale = law.place(theta)
     up, down = slice(1, 1 + size), slice(1 + size, None)
-    slopes = np.stack([(loc[up] - loc[down]) / scale[0], np.log(scale[up] / scale[down])]) / (2 * step)
-    return Place(float(loc[0]), float(scale[0]), slopes[list(moving)])
+    width = max(float(scale[0]), NARROWEST * abs(float(loc[0])), SMALLEST)
+    slopes = np.stack([(loc[up] - loc[down]) / width, np.log(scale[up] / scale[down])]) / (2 * step)
+    return Place(float(loc[0]), width, slopes[list(moving)])
 
 
-def _identity(law: AnswerLaw) -> tuple[object, ...]:
+def law_identity(law: AnswerLaw) -> tuple[object, ...]:
     """What makes two laws the same but for their priors."""
     distribution = law.population.distribution
     known = tuple((name, float(value[0])) for name, value in law.population.parameters.known.items())
@@ -201,10 +223,10 @@ def _standard(asked: Asked, place: Place) -> Asked:
     return Asked(low, high, asked.noise / place.scale, asked.is_laplace)
 
 
-def _moved(asked: Asked, place: Place) -> Asked:
-    """A question of the base at a location and scale."""
+def _moved(asked: Asked, place: Place, finest: float) -> Asked:
+    """A question of the base at a location and scale, which is never finer than doubles can tell."""
+    loc, scale = place.loc, max(place.scale, finest * abs(place.loc))
     if asked.edges is not None:
-        edges = tuple(place.loc + place.scale * edge for edge in asked.edges)
+        edges = tuple(loc + scale * edge for edge in asked.edges)
         return Asked(edges=edges, keep=asked.keep, other=asked.other)
-    return Asked(place.loc + place.scale * asked.low, place.loc + place.scale * asked.high,
-                 place.scale * asked.noise, asked.is_laplace)  # fmt: skip
+    return Asked(loc + scale * asked.low, loc + scale * asked.high, scale * asked.noise, asked.is_laplace)

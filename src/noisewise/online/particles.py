@@ -4,8 +4,8 @@ Particles (position on the real line, log weight) approximate the posterior of t
 multiplies each weight by p(y | theta), and the evidence by their weighted mean. When the effective size
     ESS = (sum w)^2 / sum w^2
 falls below half their number, particles are resampled (systematic) and each makes three Metropolis moves with the
-particles' covariance times 2.38^2/d, targeting the posterior of *all* answers so far. An answer that would leave
-almost nothing is taken in parts, p(y | theta)^phi with phi rising to 1 (Del Moral, Doucet & Jasra 2006).
+covariance of the particles' bulk times 2.38^2/d, targeting the posterior of *all* answers so far. An answer that would
+leave almost nothing is taken in parts, p(y | theta)^phi with phi rising to 1 (Del Moral, Doucet & Jasra 2006).
 The posterior sharpens like 1/sqrt(t), so it takes about a constant factor of answers to halve the effective size: the
 number of rejuvenations grows like log t, and with answers summed by question the whole cost is linear in t
 (Chopin 2002; Yıldırım 2024 carries the private values as well, which makes it quadratic).
@@ -15,16 +15,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from noisewise.populations.parameters import Array
 
-__all__ = ["LEAST_SHARE", "Particles", "absorb", "begin", "covariance", "effective_size", "systematic", "weights"]
+__all__ = ["LEAST_SHARE", "Particles", "absorb", "begin", "bulk", "covariance", "effective_size", "systematic",
+           "weights"]  # fmt: skip
 
 MOVES = 3
 LEAST_SHARE = 0.5  # of the particles, in effective size
 FEW_SHARE = 0.1  # below it an answer is taken in parts
+FAR = 5.0  # in robust spreads: positions farther out count as if they lay there
 BISECTIONS, SMALLEST_PART = 30, 1 / 32  # an answer is taken in a bounded number of parts, whatever it says
 Density = Callable[[Array], Array]  # positions (K, size) -> (K,)
 Integers = np.ndarray[tuple[int], np.dtype[np.intp]]
@@ -148,11 +151,33 @@ def systematic(rng: np.random.Generator, log_weight: Array) -> Integers:
     return np.minimum(np.searchsorted(share / share[-1], places, side="right"), log_weight.size - 1)
 
 
+class Bulk(NamedTuple):
+    """What the particles are like, whatever their tails do."""
+
+    spread: Array  # (size,): half the central 68 % range of each coordinate, where that is a point the sd
+    covariance: Array  # (size, size)
+
+
+def bulk(particles: Particles) -> Bulk:
+    """The spread of the particles, and their weighted covariance with those far out drawn in to where they still count.
+
+    Under a Cauchy prior the plain covariance is that of a few particles, and every question looks alike.
+    """
+    w, position = weights(particles.log_weight), particles.position
+    low, centre, high = np.empty((3, position.shape[1]))
+    for column, ranked in enumerate(np.argsort(position, axis=0).T):
+        at = np.searchsorted(np.cumsum(w[ranked]), [0.16, 0.5, 0.84])
+        low[column], centre[column], high[column] = position[ranked[np.minimum(at, len(w) - 1)], column]
+    half = 0.5 * (high - low)
+    half = np.where(half > 0, half, np.sqrt(w @ np.square(position - w @ position)))
+    near = np.clip(position, centre - FAR * half, centre + FAR * half)
+    centred = near - w @ near
+    return Bulk(half, np.asarray((w[:, None] * centred).T @ centred))
+
+
 def covariance(particles: Particles) -> Array:
-    """The weighted covariance of the positions, (size, size)."""
-    w = weights(particles.log_weight)
-    centred = particles.position - w @ particles.position
-    return np.asarray((w[:, None] * centred).T @ centred)
+    """The covariance of their bulk, (size, size)."""
+    return bulk(particles).covariance
 
 
 def _joint(before: Density, last: Density, power: float) -> Density:

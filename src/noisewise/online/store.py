@@ -13,19 +13,22 @@ from typing import Any
 import numpy as np
 
 from noisewise.errors import NoisewiseError, Unsupported
+from noisewise.exact import integer
 from noisewise.inference import archive
 from noisewise.online.asked import question_of
 from noisewise.online.particles import Particles
+from noisewise.online.sessions import Sessions
 from noisewise.online.survey import Survey
 from noisewise.populations.text import population_from_spec, population_to_spec
 from noisewise.privacy.guarantee import guarantee_from_dict
-from noisewise.query import Query
+from noisewise.query import Answer, Query
 
 __all__ = ["FORMAT", "load", "save"]
 
 FORMAT = "noisewise-survey/1"
-PLAIN = ("name", "seed", "score", "n_particles", "log_evidence", "issued", "answers", "rejuvenations", "refused",
-         "repeated", "non_finite")  # fmt: skip
+NAME_LENGTH = 12
+COUNTS = ("issued", "answers", "rejuvenations", "refused", "repeated", "non_finite")
+PLAIN = ("name", "seed", "score", "n_particles", "log_evidence", *COUNTS)
 ARRAYS = ("position", "log_weight", "log_prior", "log_likelihood")
 
 
@@ -45,8 +48,12 @@ def save(survey: Survey, path: str | PathLike[str]) -> None:
         "families": list(survey.families),
         "fixed": [query.to_dict() for query in survey.fixed],
         "generator": survey._rng.bit_generator.state,
+        "sessions": survey._sessions.begun,
         "open": [[number, query.to_dict()] for number, query in survey._open.items()],
-        "answered": [[question.query().to_dict(), values] for question, values in survey._answered.items()],
+        "answered": [
+            [question.query().to_dict(), values, survey._numbers[question]]
+            for question, values in survey._answered.items()
+        ],
     }
     arrays = {name: getattr(survey._particles, name) for name in ARRAYS}
     archive.write(where, header, arrays)
@@ -68,25 +75,69 @@ def _survey(header: dict[str, Any], arrays: dict[str, Any]) -> Survey:
         queries,
         header["score"],
         header["n_particles"],
-        header["seed"],
+        None if header["seed"] is None else integer(header["seed"], "seed", minimum=0),
     )
-    for name in PLAIN:
-        setattr(survey, name, header[name])
-    survey._acceptance = float("nan") if header["acceptance"] is None else float(header["acceptance"])
+    for name in COUNTS:
+        setattr(survey, name, integer(header[name], name, minimum=0))
+    survey.log_evidence = _number(header["log_evidence"])
+    survey._acceptance = float("nan") if header["acceptance"] is None else _number(header["acceptance"], 0.0, 1.0)
+    survey._sessions = _sessions(header, survey.issued)
     survey._rng = np.random.default_rng()
     survey._rng.bit_generator.state = header["generator"]
     survey._particles = _particles(arrays, survey)
-    survey._open = {int(number): Query.from_dict(plain) for number, plain in header["open"]}
-    survey._answered = {}
-    for plain, values in header["answered"]:
-        survey._answered[question_of(Query.from_dict(plain))] = [int(value) for value in values]
+    _read_queries(header, survey)
     survey._begin_design()
     return survey
 
 
+def _sessions(header: dict[str, Any], issued: int) -> Sessions:
+    """The sessions so far, and the one that begins with this load."""
+    name = header["name"]
+    bytes.fromhex(name)
+    if len(name) != NAME_LENGTH:
+        raise ValueError("a name of another length")
+    begun = [(session, integer(first, "sessions", minimum=0, maximum=issued)) for session, first in header["sessions"]]
+    if not all(isinstance(session, str) for session, _ in begun):
+        raise ValueError("a session without a name")
+    sessions = Sessions(name, begun)
+    sessions.begin(issued)
+    return sessions
+
+
+def _read_queries(header: dict[str, Any], survey: Survey) -> None:
+    """What was asked, open and answered: every number once, every value one that its question can have."""
+    numbers: list[int] = []
+    for number, plain in header["open"]:
+        numbers.append(integer(number, "open", minimum=0, maximum=survey.issued - 1))
+        survey._open[numbers[-1]] = survey.checked(Query.from_dict(plain))
+    for plain, values, those in header["answered"]:
+        query = survey.checked(Query.from_dict(plain))
+        question = question_of(query)
+        survey._answered[question] = [Answer(query, value).value for value in values]
+        survey._numbers[question] = [integer(one, "answered", minimum=0, maximum=survey.issued - 1) for one in those]
+        if len(values) != len(those) or not those:
+            raise ValueError("answers without numbers")
+        numbers += those
+    answered = sum(map(len, survey._answered.values()))
+    if answered != survey.answers or len(set(numbers)) != len(numbers):
+        raise ValueError("answers that do not add up")
+
+
 def _particles(arrays: dict[str, Any], survey: Survey) -> Particles:
-    found = Particles(**{name: arrays[name] for name in ARRAYS})
+    found = Particles(**{name: np.asarray(arrays[name], np.float64) for name in ARRAYS})
     shape = (survey.n_particles, survey._target.size)
     if found.position.shape != shape or any(getattr(found, name).shape != shape[:1] for name in ARRAYS[1:]):
         raise ValueError("particles of another shape")
+    if not all(np.isfinite(getattr(found, name)).all() for name in ARRAYS if name != "log_weight"):
+        raise ValueError("particles that are not numbers")
+    if not np.isfinite(found.log_weight.max()) or np.isnan(found.log_weight).any():
+        raise ValueError("weights that are not numbers")
     return found
+
+
+def _number(value: Any, low: float = -np.inf, high: float = np.inf) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
+        raise ValueError("not a number")
+    if not low <= value <= high:
+        raise ValueError("a number out of range")
+    return float(value)

@@ -12,11 +12,12 @@ order, twice, or never: each carries its query, a query counts once, and what th
 question cannot produce, is refused.
 
 Promise: the posterior is that of the exact law of every answer (`answer_law`); a survey that is saved and loaded
-continues as if it had never stopped, with the same questions and the same particles.
+continues as if it had never stopped, with the same questions and the same particles, under ids of a new session.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from os import PathLike
@@ -34,7 +35,9 @@ from noisewise.online.answer_law import AnswerLaw
 from noisewise.online.answered import Group, joint_law
 from noisewise.online.asked import Asked, Question, asked_by, asked_of, question_of
 from noisewise.online.candidates import checked_families
-from noisewise.online.design import SCORES, Design, grid_steps
+from noisewise.online.design import SCORES, Design, grid_steps, law_identity
+from noisewise.online.sessions import Sessions
+from noisewise.online.verdict import SurveyVerdict
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import Population
 from noisewise.privacy.guarantee import Guarantee
@@ -46,6 +49,7 @@ FEWEST_PARTICLES, MOST_PARTICLES = 10, 1_000_000
 SAMPLE = 8
 HOPELESS = -1e6  # the log likelihood that stands for one that is not a number
 ATTEMPTS = 20
+SMALLEST = 1e-300
 Queries = str | Query | Iterable[str | Query]
 
 
@@ -55,34 +59,6 @@ class Receipt:
 
     is_counted: bool
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class SurveyVerdict:
-    """How far the particles can be trusted."""
-
-    particles: int
-    effective: float
-    answers: int
-    rejuvenations: int
-    acceptance: float
-    non_finite: int
-
-    @property
-    def is_converged(self) -> bool:
-        return self.non_finite == 0 and (self.rejuvenations == 0 or self.acceptance > 0.05)
-
-    def __str__(self) -> str:
-        moves = "" if not self.rejuvenations else f", {self.acceptance:.0%} of their last moves accepted"
-        words = (
-            f"{self.effective:.0f} of {self.particles} particles effective after {self.answers} answers and "
-            f"{self.rejuvenations} rejuvenations{moves}."
-        )
-        if self.non_finite:
-            words += f" {self.non_finite} particles met a non-finite density and were left behind."
-        if self.rejuvenations and not self.acceptance > 0.05:
-            words += " They hardly move: use more particles."
-        return words
 
 
 class Survey:
@@ -98,14 +74,27 @@ class Survey:
         n_particles: int = 1000,
         seed: int | None = None,
     ) -> None:
-        if seed is not None:
-            integer(seed, "seed", minimum=0)
+        seed = None if seed is None else integer(seed, "seed", minimum=0)
         self._set_up(population, guarantee, queries, score, n_particles, seed)
         self._rng = np.random.default_rng(seed)
-        self.name = self._rng.bytes(6).hex()
-        position = self._target.draw_prior(self._rng, self.n_particles)
+        drawn = self._rng.bytes(6)
+        position = self._target.position(inside(self._target.sample_prior(self._rng, self.n_particles), population))
         self._particles = smc.begin(position, self._target.log_prior(position))
         self._begin_design()
+        self._sessions = Sessions(self._digest(drawn))
+
+    def _digest(self, drawn: bytes) -> str:
+        """A name from a random draw (the seed's, if there is one) and everything that makes this survey."""
+        said = (law_identity(self._law), self.guarantee, self.families, self.fixed, self.score, self.n_particles)
+        digest = hashlib.blake2b(drawn + repr(said).encode(), digest_size=6)
+        for numbers in (self._particles.position, self._particles.log_prior):  # they are what the prior is
+            digest.update(numbers.tobytes())
+        return digest.hexdigest()
+
+    @property
+    def name(self) -> str:
+        """What the ids of this survey's queries begin with."""
+        return self._sessions.name
 
     def _set_up(
         self, population: Any, guarantee: Any, queries: Queries, score: str, n_particles: int, seed: int | None
@@ -131,6 +120,7 @@ class Survey:
         self.issued = self.answers = self.rejuvenations = self.refused = self.repeated = self.non_finite = 0
         self._open: dict[int, Query] = {}
         self._answered: dict[Question, list[int]] = {}
+        self._numbers: dict[Question, list[int]] = {}  # of the queries answered, as _answered has their values
 
     def _begin_design(self) -> None:
         self._design = Design(
@@ -148,50 +138,63 @@ class Survey:
         if not isinstance(listed, Iterable):
             raise InvalidArgument("queries must be a family, a Query, or a list of them.", argument="queries")
         listed = list(listed)
+        for one in listed:
+            if not isinstance(one, str | Query):
+                raise InvalidArgument(f"queries holds {one!r:.60}: each is a family or a Query.", argument="queries")
         if not listed:
             raise InvalidArgument("queries is empty: there is nothing to ask.", argument="queries")
-        fixed = tuple(question_of(query).query() for query in listed if isinstance(query, Query))
-        for query in fixed:
-            if query.guarantee != self.guarantee:
-                raise InvalidArgument(
-                    f"A query keeps {query.guarantee!r}, but this survey promises {self.guarantee!r}.",
-                    argument="queries",
-                )
-            self._law.check(asked_of(query))
+        fixed = tuple(self.checked(question_of(query).query()) for query in listed if isinstance(query, Query))
         names = [name for name in listed if not isinstance(name, Query)]
         if names == ["auto"]:
             return checked_families("auto", self._law, self.guarantee), fixed
         return (checked_families(names, self._law, self.guarantee) if names else ()), fixed
 
+    def checked(self, query: Query) -> Query:
+        """A query that this survey may ask; else a sentence."""
+        if query.guarantee != self.guarantee:
+            raise InvalidArgument(
+                f"A query keeps {query.guarantee!r}, but this survey promises {self.guarantee!r}.", argument="queries"
+            )
+        self._law.check(asked_of(query))
+        return query
+
     # ---- asking ----
 
     def query(self) -> Query:
         """What to ask the next person; as many may be asked before an answer comes as you like."""
+        is_wide = False
         for _ in range(ATTEMPTS):
             question = self._next()
-            label = f"{self.name}-{self.issued}"
+            label = self._sessions.label(self.issued)
             try:
                 if question.edges is not None:
                     query = Query.cells(question.edges, self.guarantee, id=label)
                 else:
                     query = Query.clip(question.low, question.high, self.guarantee, id=label)
-            except NoisewiseError:  # a draw so far out that no double holds its question
+            except NoisewiseError:  # a draw so far out, or so narrow, that no double holds its question
+                is_wide = question.is_huge
                 continue
             self._open[self.issued] = query
             self.issued += 1
             return query
-        raise Unsupported("The prior is so wide that no question can be put in numbers; use a narrower one.")
+        raise Unsupported(
+            "The prior is so wide that no question can be put in numbers; use a narrower one."
+            if is_wide
+            else "By the answers so far everyone has the same value, and no question is fine enough to tell more. The "
+            "posterior stands as it is."
+        )
 
     def _next(self) -> Asked:
         """The design's question at a particle drawn by its weight (Thompson), rounded to the public grid."""
         share = np.cumsum(smc.weights(self._particles.log_weight))
         chosen = min(int(np.searchsorted(share, self._rng.random() * share[-1], side="right")), share.size - 1)
-        covariance = smc.covariance(self._particles)
-        steps = grid_steps(covariance, self.answers)
-        position = np.round(self._particles.position[chosen] / steps) * steps
-        if not self._target.transform.is_inside(self._target.parameters(position)).all():
-            position = self._particles.position[chosen]
-        return self._design.choose(position, covariance)
+        drawn = self._particles.position[chosen]
+        bulk = smc.bulk(self._particles)
+        steps = grid_steps(bulk.spread, self.answers, drawn)
+        position = np.round(drawn / steps) * steps
+        if not self._target.transform.is_inside(self._target.parameters(position[None, :])).all():
+            position = drawn
+        return self._design.choose(position, bulk.covariance)
 
     # ---- learning ----
 
@@ -220,7 +223,9 @@ class Survey:
         self.log_evidence += absorbed.log_evidence
         self.rejuvenations += absorbed.rejuvenations
         self._acceptance = absorbed.acceptance if absorbed.rejuvenations else self._acceptance
-        self._answered.setdefault(question_of(given.query), []).append(given.value)
+        question = question_of(given.query)
+        self._answered.setdefault(question, []).append(given.value)
+        self._numbers.setdefault(question, []).append(number)
         del self._open[number]
         self.answers += 1
         return Receipt(True, f"Answer {self.answers} is counted.")
@@ -230,21 +235,17 @@ class Survey:
         query = answer.query if isinstance(answer, Answer) else answer
         if not isinstance(query, Query) or (value is not None and isinstance(answer, Answer)):
             raise InvalidArgument("Give an Answer, or a Query and its value.", argument="answer")
-        name, _, text = (query.id or "").rpartition("-")
-        if name != self.name or not text.isdecimal() or not int(text) < self.issued or str(int(text)) != text:
-            raise InvalidArgument(
-                f"The query {query.id!r:.60} was not asked by this survey. Nothing was learnt.", argument="query"
-            )
-        number = int(text)
-        if number not in self._open:
-            return number, None
-        if query != self._open[number]:
+        number = self._sessions.number(query.id, self.issued)
+        is_open = number in self._open
+        if (query != self._open[number]) if is_open else (number not in self._numbers.get(question_of(query), ())):
             raise InvalidArgument(
                 f"Query {number} is not as this survey asked it; an answer to another question has another law. "
                 "Nothing was learnt.",
                 argument="query",
             )
         given = answer if isinstance(answer, Answer) else Answer(query, value)
+        if not is_open:
+            return number, None
         asked = asked_of(query)
         if not asked.can_be(_reading(asked, given.value)):
             raise InvalidArgument(
@@ -372,6 +373,16 @@ class Survey:
             f"<Survey of {', '.join(self.population.free)} under {self.guarantee!r}: {self.answers} answers, "
             f"{self.waiting} waiting>"
         )
+
+
+def inside(theta: Theta, population: Population) -> dict[str, Array]:
+    """Draws of theta strictly inside its support: a draw that doubles round to an end has no place on the line."""
+    found = {}
+    for name, support in population.supports.items():
+        value = np.asarray(theta[name], np.float64)
+        least = max(np.nextafter(support.low, np.inf), support.low + SMALLEST)
+        found[name] = np.clip(value, least, np.nextafter(support.high, -np.inf))
+    return found
 
 
 def _reading(asked: Asked, value: int) -> float:

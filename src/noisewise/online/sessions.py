@@ -1,0 +1,62 @@
+"""The ids of a survey's queries: who asked, in which session, and how many had been asked before.
+
+    name-number              asked by a survey since it was made
+    name-session-number      asked since it was last loaded
+The name is made of the seed and of everything that makes the survey, so that two different surveys never take each
+other's answers. Every load begins a session with a name of the system's choice: a survey that stopped without being
+saved has asked people whom its file does not know, and the next one to continue from that file must not give their ids
+to others. Numbers go on from session to session, and with them everything that depends on numbers alone.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from itertools import pairwise
+
+from noisewise.errors import InvalidArgument
+
+__all__ = ["Sessions"]
+
+
+class Sessions:
+    """Writes the ids of one survey, and reads them back as numbers."""
+
+    __slots__ = ("begun", "name")
+
+    def __init__(self, name: str, begun: Iterable[tuple[str, int]] = (("", 0),)) -> None:
+        self.name, self.begun = name, list(begun)  # (session, its first number), in order
+        if not self.begun or self.begun[0][1] != 0 or any(a[1] > b[1] for a, b in pairwise(self.begun)):
+            raise ValueError("sessions out of order")
+
+    def begin(self, number: int) -> None:
+        """A new session, whose first query has that number; one that asked nothing is forgotten."""
+        self.begun = [(session, first) for session, first in self.begun if first < number]
+        self.begun.append((secrets.token_hex(4), number))
+
+    def label(self, number: int) -> str:
+        """The id of a query asked now."""
+        return self._written(self.begun[-1][0], number)
+
+    def number(self, label: str | None, issued: int) -> int:
+        """The number of the query with this id, of those issued so far; else a sentence."""
+        session, _, text = (label or "").removeprefix(f"{self.name}-").rpartition("-")
+        ends = [first for _, first in self.begun[1:]] + [issued]
+        stops = {session: stop for (session, _), stop in zip(self.begun, ends, strict=True)}
+        firsts = dict(self.begun)
+        is_ours = text.isascii() and text.isdecimal() and label == self._written(session, int(text))
+        if is_ours and session in firsts and int(text) >= firsts[session]:
+            if int(text) < stops[session]:
+                return int(text)
+            if session != self.begun[-1][0]:
+                raise InvalidArgument(
+                    f"The query {label!r:.60} was asked after this survey was last saved, so what you loaded does not "
+                    "know it. Nothing was learnt. Save before you send.",
+                    argument="query",
+                )
+        raise InvalidArgument(
+            f"The query {label!r:.60} was not asked by this survey. Nothing was learnt.", argument="query"
+        )
+
+    def _written(self, session: str, number: int) -> str:
+        return f"{self.name}-{session}-{number}" if session else f"{self.name}-{number}"
