@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from graphical_models import LEVELS, joint_law, posterior_at, table_of
 from scipy import stats
@@ -34,6 +35,20 @@ def test_a_marginal_of_any_columns_adds_up_records(model, rows, columns):
     np.testing.assert_allclose(found.low, np.quantile(truth, 0.25, axis=0), atol=1e-12)
     np.testing.assert_allclose(found.high, np.quantile(truth, 0.75, axis=0), atol=1e-12)
     assert len(found.labels) == len(found) == truth.shape[1]
+
+
+def test_columns_may_be_an_array_of_names(model, rows):
+    posterior = posterior_at(model, rows)
+    found, listed = (model.marginal(posterior, names) for names in (np.array(["d", "c"]), ["d", "c"]))
+    assert found.labels == listed.labels
+    assert found.columns == ("d", "c")
+    np.testing.assert_array_equal(found.mean, listed.mean)
+
+
+def test_an_arrow_table_without_a_column_is_refused(model, rows):
+    records = pa.table({"a": ["x"], "b": ["u"], "c": [0]})
+    with pytest.raises(InvalidArgument, match="no column 'd'"):
+        model.log_likelihood(posterior_at(model, rows), records)
 
 
 def test_labels_name_the_cells_they_stand_for(model, rows):
@@ -93,7 +108,8 @@ def test_the_log_likelihood_is_the_mean_log_probability(model, rows):
         index = [known.index(record) for record in zip(*(records[name] for name in model.columns), strict=True)]
         each.append(np.log(p[index]))
     each = np.array(each)
-    for given in (records, pd.DataFrame(records)):
+    arrow = pa.table({**records, "a": pa.array(records["a"]).dictionary_encode()})
+    for given in (records, pd.DataFrame(records), pa.Table.from_pydict(records), arrow):
         found = model.log_likelihood(posterior_at(model, rows), given, level=0.8)
         assert found.mean == pytest.approx(each.mean())
         assert (found.low, found.high) == pytest.approx(tuple(np.quantile(each.mean(axis=1), [0.1, 0.9])))

@@ -156,7 +156,7 @@ def test_two_data_sets_with_the_same_tables_are_fitted_like_one(rng):
 
 def test_as_many_steps_are_taken_as_are_asked_for(rng):
     problem, _ = plain_problem(rng, SMALL, n=N, sd=9.0)
-    assert collective.fit(problem, steps=0).steps == 0
+    assert collective.fit(problem, steps=1).steps == 1
     found = collective.fit(problem, steps=7)
     last = list(islice(collective.path(problem), 7))[-1][0]
     assert found.steps == 7
@@ -237,11 +237,21 @@ def test_where_the_printed_passes_do_not_settle_it_is_said(rng):
 
 @pytest.mark.parametrize(
     ("options", "argument"),
-    [({"steps": -1}, "steps"), ({"inference": "bp"}, "inference"), ({"damping": 0.0}, "damping")],
-    ids=["steps", "inference", "damping"],
+    [
+        *(({"steps": value}, "steps") for value in (-1, 0, 1.0, True, "3", [], 10**400, float("nan"))),
+        *(({"inference": value}, "inference") for value in ("bp", 3, None, np.array(["dual", "nlbp"]))),
+        *(({"damping": value}, "damping") for value in (0, -1, 1.01, True, "1", None, [0.5], 10**5000, float("nan"))),
+    ],
+    ids=[str(k) for k in range(21)],
 )
 def test_options_out_of_their_domain_are_refused(rng, options, argument):
     problem, _ = plain_problem(rng, SMALL, n=N, sd=9.0)
-    with pytest.raises(InvalidArgument) as refused:
-        collective.fit(problem, **options)
-    assert refused.value.argument == argument
+    for inference in ("dual", "nlbp"):
+        with pytest.raises(InvalidArgument) as refused:
+            collective.fit(problem, **{"inference": inference, **options})
+        assert refused.value.argument == argument
+
+
+def test_damping_may_be_one(rng):
+    problem, _ = plain_problem(rng, SMALL, n=N, sd=9.0)
+    assert collective.fit(problem, steps=1, inference="nlbp", damping=1).steps == 1

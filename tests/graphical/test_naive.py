@@ -181,8 +181,13 @@ def test_the_rule_does_far_better_than_hardly_any_ridge(rng):
     assert by_rule < divergence(problem, truth, naive.fit(problem, ridge=1e-6).theta)
 
 
-@pytest.mark.parametrize("ridge", [0.0, -1.0, float("nan")])
-def test_a_ridge_must_be_above_zero(rng, ridge):
+@pytest.mark.parametrize(
+    "ridge",
+    [0, -1.0, float("nan"), float("inf"), True, "0.1", [0.1], np.array([0.1]), 10**5000],
+    ids=["zero", "negative", "nan", "infinite", "bool", "text", "list", "array", "huge"],
+)
+def test_a_ridge_is_a_finite_number_above_zero(rng, ridge):
     problem, _ = noisy_problem(rng, SMALL, n=100, sd=8.0)
-    with pytest.raises(InvalidArgument, match="above 0"):
+    with pytest.raises(InvalidArgument, match=r"ridge = .* above 0") as refused:
         naive.fit(problem, ridge=ridge)
+    assert refused.value.argument == "ridge"

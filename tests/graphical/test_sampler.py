@@ -92,6 +92,27 @@ def test_held_covariances_change_little_against_the_multinomial_law_of_the_count
     assert shares.std(axis=(0, 1)) == pytest.approx(np.sqrt(square - np.square(mean)), rel=0.2)
 
 
+@pytest.mark.parametrize("family", [LAPLACE, GAUSSIAN])
+@pytest.mark.parametrize("unit", [1.0, 0.25], ids=["records", "quarters"])
+def test_an_empty_cell_is_no_stronger_evidence_than_a_count_of_zero(family, unit):
+    """log p(0 | m) of a Poisson count falls by m; the variance of a fit that is empty there would let it crash."""
+    n, sums = 1e6, unit * np.eye(4)
+    counts = np.array([0.0, n / 2, n / 2, 0.0])
+    held = holder(unit * counts, n=n, variance=1e-4, family=family, sums=sums)
+    (law,) = laws_of(problem(TABLES, held), fit_at(np.array([-40.0, 0.0, 0.0, -40.0])), 1)
+    for m in (0.5, 1.0, 2.0):
+        moved = np.array([[0, 0, 0, 0], [m, -m / 2, -m / 2, 0]])
+        means = unit * (counts + moved)
+        first, second = (law.score(row[None])[0][0] for row in means)
+        assert 0 < first - second < m
+
+
+def fit_at(theta):
+    """A fit that was found there."""
+    size = len(theta)
+    return empirical_bayes.MapFit(theta, 1, (), 1.0, np.zeros((size, size)), 0.0, 0.0)
+
+
 def test_without_information_the_draws_are_the_priors(rng):
     made = published(rng, TABLES, np.zeros(4), n=100, variance=1e10)
     found = sample(problem(TABLES, made), rng, chains=1000, draws=1, warmup=100)

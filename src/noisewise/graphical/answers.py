@@ -11,7 +11,7 @@ its answers are numbers without an interval.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from noisewise.errors import InvalidArgument
+from noisewise.graphical.cliques import read_columns
 from noisewise.graphical.loopy import engine_for
 from noisewise.graphical.matching import match
 from noisewise.graphical.model import POTENTIALS
@@ -141,7 +142,7 @@ def marginal(
 ) -> Probabilities:
     """P(columns | given), cell by cell."""
     rows = parameter_rows(model, posterior)
-    names, share = _read_columns(model, columns), checked_level(level)
+    names, share = read_columns(columns, model.columns), checked_level(level)
     cells = math.prod(len(model.levels[v]) for v in model.region(names))
     if cells > LARGEST_ANSWER:
         raise InvalidArgument(f"The table of {', '.join(names)} has {cells} cells; ask for at most {LARGEST_ANSWER}.",
@@ -162,7 +163,7 @@ def conditional(
         raise InvalidArgument("given must say which levels are known, as in given={'sex': 'f'}.", argument="given")
     if unknown := [name for name in given if name not in model.columns]:
         raise InvalidArgument(f"The model has no column {unknown[0]!r:.60}.", argument="given")
-    if both := [name for name in _read_columns(model, columns) if name in given]:
+    if both := [name for name in read_columns(columns, model.columns) if name in given]:
         raise InvalidArgument(f"{both[0]!r} is asked for and given.", argument="given")
     return marginal(model, posterior, columns, given=given, level=level)
 
@@ -210,13 +211,14 @@ def parameter_rows(model: GraphicalModel, posterior: object) -> Floats:
 
 
 def read_records(model: GraphicalModel, records: Any) -> Ints:
-    """Records (rows, columns) as numbers of levels, from columns by name (a mapping or a data frame)."""
+    """Records (rows, columns) as numbers of levels, from columns by name (mapping, data frame or Arrow table)."""
     if not isinstance(records, Mapping) and not (hasattr(records, "columns") and hasattr(records, "__getitem__")):
-        raise InvalidArgument("records must be columns by name: a mapping of lists, or a data frame.",
+        raise InvalidArgument("records must be columns by name: a mapping of lists, a data frame or an Arrow table.",
                               argument="records")  # fmt: skip
+    known = getattr(records, "column_names", records)  # an Arrow table lists its names apart
     read = []
     for name, levels in zip(model.columns, model.levels, strict=True):
-        if name not in records:
+        if name not in known:
             raise InvalidArgument(f"records has no column {name!r:.60}; every column of the model is needed.",
                                   argument="records")  # fmt: skip
         index = {str(level): k for k, level in enumerate(levels.levels)}
@@ -239,16 +241,6 @@ def _cells(model: GraphicalModel, records: Ints) -> Ints:
         cell = np.ravel_multi_index(tuple(records[:, v] for v in region), tables.shape(region))
         found.append(spread[tables.starts[r] + cell])
     return np.stack(found, axis=1)
-
-
-def _read_columns(model: GraphicalModel, columns: object) -> tuple[str, ...]:
-    names = (columns,) if isinstance(columns, str) else columns
-    if not isinstance(names, Sequence) or not names or len(set(map(str, names))) != len(names):
-        raise InvalidArgument("columns must be a column, or a list of different ones, by name.", argument="columns")
-    if unknown := [name for name in names if name not in model.columns]:
-        raise InvalidArgument(f"The model has no column {unknown[0]!r:.60}; it has {', '.join(model.columns):.200}.",
-                              argument="columns")  # fmt: skip
-    return tuple(names)
 
 
 def _level(model: GraphicalModel, name: str, value: object, argument: str) -> int:

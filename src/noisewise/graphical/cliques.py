@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from noisewise.errors import InvalidArgument
 from noisewise.schema import Levels, Schema
 
-__all__ = ["Clique", "read_cliques", "read_levels", "read_names", "read_ties"]
+__all__ = ["Clique", "read_cliques", "read_columns", "read_levels", "read_names", "read_ties"]
 
 Clique = tuple[str, ...]
 
@@ -24,13 +26,28 @@ def read_names(names: object, argument: str) -> Clique:
     return read
 
 
-def read_cliques(cliques: object) -> tuple[Clique, ...]:
+def read_columns(columns: object, known: Clique) -> Clique:
+    """One column or several, by name, of those that are known."""
+    given: Any = columns.tolist() if isinstance(columns, np.ndarray) else columns
+    names = (given,) if isinstance(given, str) else given
+    is_list = isinstance(names, Sequence) and all(isinstance(name, str) for name in names)
+    if not is_list or not names or len(set(names)) != len(names):
+        raise InvalidArgument("columns must be a column, or a list of different ones, by name.", argument="columns")
+    if unknown := [name for name in names if name not in known]:
+        raise InvalidArgument(f"The model has no column {unknown[0]!r:.60}; it has {', '.join(known):.200}.",
+                              argument="columns")  # fmt: skip
+    return tuple(names)
+
+
+def read_cliques(cliques: object, argument: str = "cliques") -> tuple[Clique, ...]:
+    """Cliques as lists of columns: those of a model, or those of a group that is tied."""
     if isinstance(cliques, str) or not isinstance(cliques, Sequence) or not cliques:
-        raise InvalidArgument("cliques must be a list of lists of columns, as in [['age', 'sex'], ['sex', 'income']].",
-                              argument="cliques")  # fmt: skip
-    read = tuple(read_names(clique, "cliques") for clique in cliques)
+        what = "cliques must be" if argument == "cliques" else f"A group in {argument} must be"
+        raise InvalidArgument(f"{what} a list of lists of columns, as in [['age', 'sex'], ['sex', 'income']].",
+                              argument=argument)  # fmt: skip
+    read = tuple(read_names(clique, argument) for clique in cliques)
     if len(set(map(frozenset, read))) != len(read):
-        raise InvalidArgument("A clique is given twice.", argument="cliques")
+        raise InvalidArgument(f"A clique is given twice in {argument}.", argument=argument)
     return read
 
 
@@ -81,7 +98,7 @@ def read_ties(tied: object, cliques: Sequence[Clique], levels: Mapping[str, Leve
                               argument="tied")  # fmt: skip
     found = []
     for group in tied:
-        named = read_cliques(group)
+        named = read_cliques(group, "tied")
         if unknown := [clique for clique in named if clique not in cliques]:
             raise InvalidArgument(f"tied names {list(unknown[0])!r:.80}, which is no clique of this model (the order "
                                   "of its columns counts).", argument="tied")  # fmt: skip

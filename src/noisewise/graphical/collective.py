@@ -43,15 +43,17 @@ from numpy.typing import NDArray
 from scipy import sparse, special
 
 from noisewise.errors import InvalidArgument
+from noisewise.exact import integer
 from noisewise.graphical.box_descent import least
 from noisewise.graphical.gauge import gauge_free
 from noisewise.graphical.matching import match
+from noisewise.graphical.methods import positive_option
 from noisewise.graphical.problem import LAPLACE, Fit, Holder, Problem
 
 __all__ = ["Completion", "complete", "discrepancy", "fit", "mean_distance", "path", "profile"]
 
 Floats = NDArray[np.float64]
-STEPS = 1000
+STEPS, MOST_STEPS = 1000, 10**8
 PATIENCE = 20  # steps without a smaller discrepancy, besides half of those taken until then
 PASSES = 200  # of non-linear belief propagation, in one E-step
 TOLERANCE = 1e-3  # an entry's slope in the dual, in units of its noise's standard deviation
@@ -73,15 +75,14 @@ def fit(
     problem: Problem, *, steps: int | None = None, inference: str = DUAL, damping: float = 0.1, limit: int = STEPS
 ) -> Fit:
     """EM from the uniform model: exactly `steps` steps, or as many as the discrepancy principle says."""
-    if steps is not None and steps < 0:
-        raise InvalidArgument(f"steps must be 0 or more; it is {steps}.", argument="steps")
+    asked = None if steps is None else integer(steps, "steps", minimum=1, maximum=MOST_STEPS)
     free, walk = gauge_free(problem), path(problem, inference=inference, damping=damping)
-    if steps is None:
+    if asked is None:
         found = _stopped(problem, islice(walk, limit), dimension=free.dimension)
     else:
-        found = Fit(np.zeros(problem.parameters), 0, (f"{steps} steps of EM, as asked.",))
+        found = Fit(np.zeros(problem.parameters), 0, (f"{asked} step{'' if asked == 1 else 's'} of EM, as asked.",))
         unsettled = 0
-        for taken, (theta, settled) in enumerate(islice(walk, steps), start=1):
+        for taken, (theta, settled) in enumerate(islice(walk, asked), start=1):
             unsettled += not settled
             found = Fit(theta, taken, (found.notes[0], *_said(unsettled, taken)))
     return Fit(free(found.theta), found.steps, found.notes)
@@ -117,10 +118,9 @@ def _said(unsettled: int, taken: int) -> tuple[str, ...]:
 
 def path(problem: Problem, *, inference: str = DUAL, damping: float = 0.1) -> Iterator[tuple[Floats, bool]]:
     """theta after each step of EM, without end, and whether its E-step settled."""
-    if inference not in (DUAL, PRINTED):
-        raise InvalidArgument(f'inference is "dual" or "nlbp"; it is {inference!r}.', argument="inference")
-    if not 0 < damping <= 1:
-        raise InvalidArgument(f"damping must lie above 0 and be at most 1; it is {damping}.", argument="damping")
+    if not isinstance(inference, str) or inference not in (DUAL, PRINTED):
+        raise InvalidArgument(f'inference is "dual" or "nlbp"; it is {inference!r:.40}.', argument="inference")
+    part = positive_option(damping, "damping", most=1.0)
     theta = np.zeros(problem.parameters)
     shifts = [_shift(problem, holder) for holder in problem.holders]
     found: list[Completion | None] = [None] * len(shifts)
@@ -129,7 +129,7 @@ def path(problem: Problem, *, inference: str = DUAL, damping: float = 0.1) -> It
             if inference == DUAL:
                 found[h] = complete(problem, holder, theta, start=found[h])
             else:
-                found[h] = _complete_as_printed(problem, holder, theta, damping)
+                found[h] = _complete_as_printed(problem, holder, theta, part)
         done = [completion for completion in found if completion is not None]
         theta = _maximised(problem, theta, done, shifts, is_dual=inference == DUAL)
         yield theta, all(completion.settled for completion in done)

@@ -19,6 +19,7 @@ from scipy.special import ndtri
 
 from noisewise.errors import Unsupported
 from noisewise.graphical.answers import Probabilities
+from noisewise.graphical.observed import contradictions
 from noisewise.inference.intervals import checked_level
 from noisewise.likelihood import normal_laplace
 from noisewise.likelihood.joint import listed_releases, stated_sizes
@@ -45,6 +46,7 @@ def direct(release: Release, *, level: float, n: int | None) -> Probabilities:
             "cliques in tables of their own, or ask the model with model.marginal(posterior, columns)."
         )
     (size,) = stated_sizes((given,), n)
+    said = " ".join(contradictions(given, size))
     y, sd = np.asarray(given.estimate), np.array(law.sd)
     is_laplace = isinstance(law, DiscreteLaplace)
     # Widths are solved for once, on a fine grid of sampling deviations for each size of noise.
@@ -63,7 +65,7 @@ def direct(release: Release, *, level: float, n: int | None) -> Probabilities:
     low = _end(is_inside, middle, np.zeros_like(middle))
     high = _end(is_inside, middle, np.ones_like(middle))
     cliques = ((statistic.column,),) if isinstance(statistic, Histogram) else statistic.cliques
-    return Probabilities(cliques[0] if len(cliques) == 1 else (), given.labels, middle, low, high, share)
+    return Probabilities(cliques[0] if len(cliques) == 1 else (), given.labels, middle, low, high, share, note=said)
 
 
 def half_width(sampling_sd: Floats, noise_sd: Floats, level: float, *, is_laplace: bool) -> Floats:

@@ -53,7 +53,7 @@ def learn(
     started = time.perf_counter()
     name, chosen = method_named(method, options)
     check_settings(settings, likelihood)
-    observed = observe(model, releases, n=n)
+    observed = observe(model, releases, n=n, has_prior=chosen.has_prior)
     whole = whole_seed(seed)
     with shown(progress, f"Learning {len(model.columns)} columns") as report:
         if chosen.is_point:

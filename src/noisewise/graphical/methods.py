@@ -10,13 +10,15 @@ Each is a module of this room with one function from a `Problem` to draws or a p
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 from noisewise.errors import InvalidArgument
 
-__all__ = ["AUTOMATIC", "METHODS", "Method", "method_named"]
+__all__ = ["AUTOMATIC", "METHODS", "Method", "method_named", "positive_option"]
 
 AUTOMATIC = "posterior"
 
@@ -29,6 +31,7 @@ class Method:
     words: str
     function: str = "fit"
     options: tuple[str, ...] = ()
+    has_prior: bool = True  # that speaks for what no release counts
 
     @property
     def run(self) -> Callable[..., Any]:
@@ -44,11 +47,14 @@ class Method:
 METHODS: Mapping[str, Method] = {
     "posterior": Method("sampler", "Hamiltonian Monte Carlo on the potentials", function="sample"),
     "map": Method("empirical_bayes", "the most probable potentials, the width of their prior learnt (empirical Bayes)"),
-    "naive": Method("naive", "noisy tables projected to probabilities, taken for the truth", options=("ridge",)),
+    "naive": Method(
+        "naive", "noisy tables projected to probabilities, taken for the truth", options=("ridge",), has_prior=False
+    ),
     "collective": Method(
         "collective",
         "expectation-maximisation on the latent tables, stopped early",
         options=("steps", "inference", "damping"),
+        has_prior=False,
     ),
 }
 
@@ -65,3 +71,18 @@ def method_named(name: object, options: Mapping[str, Any]) -> tuple[str, Method]
         there = f"it takes {', '.join(method.options)}" if method.options else "it takes none"
         raise InvalidArgument(f"{unknown[0]!r} is not an option of method={wanted!r}; {there}.", argument=unknown[0])
     return wanted, method
+
+
+def positive_option(value: object, option: str, *, most: float = math.inf) -> float:
+    """A finite number above 0 and at most `most`, or a sentence that names the option."""
+    number, shown = math.nan, f"{value!r:.40}" if isinstance(value, bool) or not isinstance(value, Real) else ""
+    if not shown:
+        try:
+            number = float(value)  # type: ignore[arg-type]
+        except OverflowError:
+            number = math.inf
+        shown = f"{number:g}"
+    if not (0 < number <= most and math.isfinite(number)):
+        end = "" if math.isinf(most) else f" and at most {most:g}"
+        raise InvalidArgument(f"{option} = {shown} must be a finite number above 0{end}.", argument=option)
+    return number

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisewise.errors import InvalidArgument
-from noisewise.graphical.cliques import Clique, read_cliques, read_levels, read_names, read_ties
+from noisewise.graphical.cliques import Clique, read_cliques, read_columns, read_levels, read_names, read_ties
 from noisewise.graphical.structure import Region, Regions
 from noisewise.inference.posterior import Posterior
 from noisewise.plan import Plan
@@ -69,6 +69,7 @@ class GraphicalModel:
         for name, value in (("columns", tuple(known)), ("levels", tuple(known.values())), ("cliques", read)):
             object.__setattr__(self, name, value)
         object.__setattr__(self, "ties", read_ties(tied, read, known))
+        _check_names(self.columns, self.cliques)
         if self.parameters > MOST_PARAMETERS:
             raise InvalidArgument(
                 f"The cliques have {self.parameters} cells in all, more than {MOST_PARAMETERS}: join fewer columns in "
@@ -114,9 +115,9 @@ class GraphicalModel:
         """The cliques as tables over numbered columns."""
         return Regions(tuple(len(levels) for levels in self.levels), tuple(self.region(c) for c in self.cliques))
 
-    def region(self, columns: Sequence[str]) -> Region:
+    def region(self, columns: str | Sequence[str]) -> Region:
         """Columns by their numbers, in the order given."""
-        return tuple(self.columns.index(name) for name in columns)
+        return tuple(self.columns.index(name) for name in read_columns(columns, self.columns))
 
     @property
     def spread(self) -> Ints:
@@ -140,11 +141,12 @@ class GraphicalModel:
         sizes = [math.prod(len(self.levels[v]) for v in self.region(clique)) for clique in self.cliques]
         return sum(size for index, size in enumerate(sizes) if index not in shared)
 
-    def cell_labels(self, columns: Sequence[str]) -> tuple[str, ...]:
+    def cell_labels(self, columns: str | Sequence[str]) -> tuple[str, ...]:
         """'a=x, b=y' for each cell of a table over these columns, the last column's level changing first."""
-        levels = [self.levels[v].levels for v in self.region(columns)]
+        names = read_columns(columns, self.columns)
+        levels = [self.levels[v].levels for v in self.region(names)]
         return tuple(
-            ", ".join(f"{name}={level}" for name, level in zip(columns, cell, strict=True))
+            ", ".join(f"{name}={level}" for name, level in zip(names, cell, strict=True))
             for cell in itertools.product(*levels)
         )
 
@@ -323,3 +325,17 @@ class GraphicalModel:
 def probability_name(columns: Sequence[str]) -> str:
     """What the probabilities of a table over these columns are called among the draws."""
     return f"P({', '.join(columns)})"
+
+
+def _check_names(columns: Sequence[str], cliques: Sequence[Clique]) -> None:
+    """Refuse tables whose draws would have one name, as those of the column 'a, b' and of the clique [a, b]."""
+    named: dict[str, Clique] = {}
+    for table in (*((name,) for name in columns), *(clique for clique in cliques if len(clique) > 1)):
+        name = probability_name(table)
+        if name in named:
+            raise InvalidArgument(
+                f"The tables of {list(named[name])!r:.100} and {list(table)!r:.100} would both be called {name:.100}. "
+                "Rename a column, so that its name has no comma in it.",
+                argument="cliques",
+            )
+        named[name] = table

@@ -31,9 +31,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.errors import Unsupported
 from noisewise.graphical.gauge import gauge_free
 from noisewise.graphical.matching import match
+from noisewise.graphical.methods import positive_option
 from noisewise.graphical.problem import Fit, Holder, Problem
 from noisewise.graphical.structure import Region, Regions
 
@@ -59,10 +60,7 @@ class Statistics:
 
 def fit(problem: Problem, *, ridge: float | None = None, hold_untold: bool = False) -> Fit:
     """The fit that takes the tables at their word; `hold_untold` leaves parameters of which they do not tell at 0."""
-    if ridge is not None and not ridge > 0:
-        raise InvalidArgument(
-            "The ridge must be above 0: without it a projected share of 0 has no finite estimate.", argument="ridge"
-        )
+    given = None if ridge is None else positive_option(ridge, "ridge")  # a share of 0 has no finite estimate without
     read = statistics(problem)
     told = read.is_told
     if not (told.all() or hold_untold):
@@ -72,7 +70,7 @@ def fit(problem: Problem, *, ridge: float | None = None, hold_untold: bool = Fal
             'published out of the model, or use method="map" or "posterior", in which a prior speaks for them.'
         )
     held = _without(problem, ~told)
-    strength = ridge_rule(problem, read) if ridge is None else ridge
+    strength = ridge_rule(problem, read) if given is None else given
     target = _agreeing(held, read.shares[told])
     theta = match(held, target, ridge=strength)
     _, mu = held.engine.marginals(held.potentials(theta))

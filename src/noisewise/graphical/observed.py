@@ -33,12 +33,12 @@ from noisewise.graphical.structure import Region, Regions
 from noisewise.likelihood.joint import check_disjoint, listed_releases, stated_sizes
 from noisewise.privacy.law import AdditiveLaw, DiscreteLaplace
 from noisewise.release import Release
-from noisewise.statistics import Marginals
+from noisewise.statistics import Histogram, Marginals
 
 if TYPE_CHECKING:
     from noisewise.graphical.model import GraphicalModel
 
-__all__ = ["WEAK", "Observed", "observe"]
+__all__ = ["WEAK", "Observed", "contradictions", "observe"]
 
 Floats = NDArray[np.float64]
 WEAK = 5000.0  # below this strength intervals of the model may cover less than they claim
@@ -75,8 +75,8 @@ class _Part:
     factor: float  # W adds factor x the cells that an entry counts
 
 
-def observe(model: GraphicalModel, releases: object, *, n: object = None) -> Observed:
-    """The problem of a model and releases of tables."""
+def observe(model: GraphicalModel, releases: object, *, n: object = None, has_prior: bool = True) -> Observed:
+    """The problem of a model and releases of tables; `has_prior` says how the notes speak of what none counts."""
     given = listed_releases(releases)
     counted = [tuple(counted_tables(model, release.statistic, release.schema)) for release in given]
     check_disjoint(given)
@@ -97,7 +97,7 @@ def observe(model: GraphicalModel, releases: object, *, n: object = None) -> Obs
     spread[: len(own)] = own
     holders = tuple(_holder(tables, [parts[index] for index in members]) for members in groups.values())
     strengths = [sum(_strength(given[index], parts[index].n) for index in members) for members in groups.values()]
-    notes += _engine_note(engine) + _unseen(model, parts)
+    notes += _engine_note(engine) + _unseen(model, parts, has_prior=has_prior)
     return Observed(
         Problem(engine, spread, holders),
         given,
@@ -132,11 +132,9 @@ def _part(release: Release, tables: tuple[CountedTable, ...], n: int) -> tuple[_
     statistic, law = release.statistic, release.law
     assert isinstance(law, AdditiveLaw)
     value = release.estimate
-    # A floor far below sampling: noise that is all but certain to be 0 would leave a table's sum without any variance.
-    variance = np.maximum(np.square(np.array(law.sd) / release.divisor), max(SMALLEST, n * TINY))
+    variance = _noise_variance(release, n)
     family = LAPLACE if isinstance(law, DiscreteLaplace) else GAUSSIAN
     kept = np.ones(len(value), dtype=bool)
-    said: list[str] = []
     if isinstance(statistic, Marginals) and statistic.tied:
         factor = 1 / len(statistic.cliques)
         left_out = statistic.null_cell(release.schema)
@@ -144,18 +142,32 @@ def _part(release: Release, tables: tuple[CountedTable, ...], n: int) -> tuple[_
             kept[left_out] = False
             people, share, said = null_share(statistic, release.schema, value, variance, n)
             return _Part(tables, kept, value, variance, family, people, factor / (1 - share)), said
-        return _Part(tables, kept, value, variance, family, n, factor), said
-    start = 0
-    for table in tables:
-        part = slice(start, start + table.size)
+        return _Part(tables, kept, value, variance, family, n, factor), contradictions(release, n)
+    return _Part(tables, kept, value, variance, family, n, 1.0), contradictions(release, n)
+
+
+def _noise_variance(release: Release, n: int) -> Floats:
+    """Of each entry; with a floor far below sampling, as noise that is all but surely 0 leaves a sum no variance."""
+    assert isinstance(release.law, AdditiveLaw)
+    return np.asarray(np.maximum(np.square(np.array(release.law.sd) / release.divisor), max(SMALLEST, n * TINY)))
+
+
+def contradictions(release: Release, n: int) -> list[str]:
+    """What sums of tables, in which every record counts once, say against a stated n; refused if it cannot be."""
+    statistic = release.statistic
+    if release.schema.is_change_one or not isinstance(statistic, Histogram | Marginals):
+        return []
+    value, variance, said, start = release.estimate, _noise_variance(release, n), [], 0
+    for size in statistic.tables(release.schema):
+        part = slice(start, start + size)
         total, sd = float(value[part].sum()), math.sqrt(float(variance[part].sum()))
-        if not release.schema.is_change_one and abs(total - n) > CONTRADICTION * sd:
+        if abs(total - n) > CONTRADICTION * sd:
             what = f"n = {n} was stated, but a table adds up to {total:.0f}, with a noise sd of {sd:.2g}"
             if abs(total - n) > WRONG * n:
                 raise InvalidArgument(f"{what}. State a number near it.", argument="n")
             said.append(f"{what}.")
-        start += table.size
-    return _Part(tables, kept, value, variance, family, n, 1.0), said
+        start += size
+    return said
 
 
 def _holder(tables: Regions, parts: Sequence[_Part]) -> Holder:
@@ -193,17 +205,19 @@ def _holder(tables: Regions, parts: Sequence[_Part]) -> Holder:
 
 
 def _strength(release: Release, n: float) -> float:
-    """n sqrt(2) Delta_1/sd, at the cell with the most noise."""
-    assert isinstance(release.law, AdditiveLaw)
+    """n sqrt(2) Delta_1/sd, at the cell with the most noise; sd is that of the continuous law, also below one count."""
+    law = release.law
+    assert isinstance(law, AdditiveLaw)
     change = float(release.statistic.sensitivity(release.schema, norm=1).value)
-    return n * math.sqrt(2) * change / max(release.law.sd)
+    width = math.sqrt(2) if isinstance(law, DiscreteLaplace) else 1.0
+    return n * math.sqrt(2) * change / (width * max(law.scale))
 
 
 def _engine_note(engine: Any) -> list[str]:
     return [] if engine.is_exact else [f"{engine.reason} Intervals say nothing about that error."]
 
 
-def _unseen(model: GraphicalModel, parts: Sequence[_Part]) -> list[str]:
+def _unseen(model: GraphicalModel, parts: Sequence[_Part], *, has_prior: bool) -> list[str]:
     """Columns that no release counts, and cliques of which no table was published together, or only a tied one."""
     tables = [table for part in parts for table in part.tables]
     seen = [set(clique) for table in tables for clique in table.cliques]
@@ -221,12 +235,13 @@ def _unseen(model: GraphicalModel, parts: Sequence[_Part]) -> list[str]:
     ]  # fmt: skip
     said = []
     if columns:
-        said.append(f"No release counts {', '.join(columns)}: there the prior rules.")
+        rules = "there the prior rules" if has_prior else "nothing is learnt there, and no prior speaks for it"
+        said.append(f"No release counts {', '.join(columns)}: {rules}.")
     if hidden:
         said.append(f"[{', '.join(hidden[0])}] is counted only in a tied table, added up with other columns: it is "
                     "hardly known by itself. Publish its own table, too.")  # fmt: skip
     if pairs:
         shown = ", ".join(f"[{', '.join(clique)}]" for clique in pairs[:3]) + (", ..." if len(pairs) > 3 else "")
         said.append(f"No release counts the columns of {shown} together: how they act on each other is known from the "
-                    "other tables and the prior only.")  # fmt: skip
+                    f"other tables{' and the prior' if has_prior else ''} only.")  # fmt: skip
     return said

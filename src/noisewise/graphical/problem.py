@@ -48,6 +48,11 @@ class Holder:
         return np.asarray((self.sums.T @ residual.T).T)
 
     @property
+    def quantum(self) -> Floats:
+        """What one record adds to an entry: 1, or its share in a tied table; (entries,)."""
+        return np.asarray(self.sums.max(axis=1).toarray()).ravel()
+
+    @property
     def scale(self) -> Floats:
         """b of a Laplace law with this variance."""
         return np.sqrt(self.variance / 2)

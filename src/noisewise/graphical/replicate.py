@@ -37,12 +37,13 @@ __all__ = ["sample_prior", "sample_records", "simulate_values", "theta_at"]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 DEGREES = 4.0  # of the potentials' t law: theta_i = tau sqrt(l_i) z_i, l_i ~ InverseGamma(2, 2)
+MOST_NUMBERS = 10**9  # drawn from the prior at once
 SHAPE, RATE = 2.0, 0.5  # tau^2 ~ InverseGamma(SHAPE, RATE)
 
 
 def sample_prior(rng: np.random.Generator, model: GraphicalModel, count: int) -> dict[str, Floats]:
     """`count` draws of the width, the potentials without their gauge, and the probabilities they give."""
-    size = integer(count, "count", minimum=0)
+    size = integer(count, "count", minimum=0, maximum=MOST_NUMBERS // model.parameters)
     if not isinstance(rng, np.random.Generator):
         raise InvalidArgument(f"rng is a {type(rng).__name__}; give a numpy.random.Generator.", argument="rng")
     tau = np.sqrt(RATE / rng.standard_gamma(SHAPE, size=size))
