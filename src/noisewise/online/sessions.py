@@ -10,7 +10,7 @@ to others. Numbers go on from session to session, and with them everything that 
 
 from __future__ import annotations
 
-import secrets
+import uuid
 from collections.abc import Iterable
 from itertools import pairwise
 
@@ -32,7 +32,7 @@ class Sessions:
     def begin(self, number: int) -> None:
         """A new session, whose first query has that number; one that asked nothing is forgotten."""
         self.begun = [(session, first) for session, first in self.begun if first < number]
-        self.begun.append((secrets.token_hex(4), number))
+        self.begun.append((uuid.uuid4().hex[:8], number))
 
     def label(self, number: int) -> str:
         """The id of a query asked now."""
