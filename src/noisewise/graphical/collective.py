@@ -57,6 +57,7 @@ STEPS, MOST_STEPS = 1000, 10**8
 PATIENCE = 20  # steps without a smaller discrepancy, besides half of those taken until then
 PASSES = 200  # of non-linear belief propagation, in one E-step
 TOLERANCE = 1e-3  # an entry's slope in the dual, in units of its noise's standard deviation
+M_STEPS = 50  # of the M-step, where it has no closed form
 FLAT = 1e-6  # the least curvature supposed of an entry, in these units
 DUAL, PRINTED = "dual", "nlbp"
 
@@ -187,7 +188,11 @@ def _complete_as_printed(problem: Problem, holder: Holder, theta: Floats, dampin
 def _maximised(
     problem: Problem, theta: Floats, found: list[Completion], shifts: list[sparse.csr_array | None], *, is_dual: bool
 ) -> Floats:
-    """The M-step: theta whose tables are those of all data sets, added up."""
+    """The M-step: theta whose tables are those of all data sets, added up.
+
+    With several data sets it is a convex problem, of which some steps are taken: the objective rises all the same, and
+    tables with empty cells, which no finite theta has, do not hold EM up.
+    """
     if is_dual and len(found) == 1 and shifts[0] is not None:
         return np.asarray(theta + shifts[0] @ found[0].pull)
     target = problem.gather(sum((each.tables for each in found), np.zeros(len(problem.spread)))) / problem.n
@@ -195,7 +200,7 @@ def _maximised(
     for each, holder, shift in zip(found, problem.holders, shifts, strict=True):
         if shift is not None:
             start = start + holder.n / problem.n * (shift @ each.pull)
-    return match(problem, target, start=start)
+    return match(problem, target, start=start, limit=M_STEPS)
 
 
 def _shift(problem: Problem, holder: Holder) -> sparse.csr_array | None:

@@ -24,8 +24,10 @@ STEPS = 5000
 TOLERANCE = 1e-9  # of a statistic: a probability
 
 
-def match(problem: Problem, target: Floats, *, ridge: float = 0.0, start: Floats | None = None) -> Floats:
-    """theta (p,) for the statistics `target` (p,), by L-BFGS with the exact gradient."""
+def match(
+    problem: Problem, target: Floats, *, ridge: float = 0.0, start: Floats | None = None, limit: int = STEPS
+) -> Floats:
+    """theta (p,) for the statistics `target` (p,), by at most `limit` quasi-Newton steps; each raises the objective."""
 
     def loss(theta: Floats) -> tuple[float, Floats, Floats]:
         total, mu = problem.engine.marginals(problem.potentials(theta))
@@ -35,4 +37,4 @@ def match(problem: Problem, target: Floats, *, ridge: float = 0.0, start: Floats
         return float(total - theta @ target + ridge * (theta @ theta)), own - target + 2 * ridge * theta, curvature
 
     first = np.zeros(problem.parameters) if start is None else start
-    return least(loss, first, reach=np.inf, tolerance=TOLERANCE, limit=STEPS).x
+    return least(loss, first, reach=np.inf, tolerance=TOLERANCE, limit=limit).x
