@@ -8,8 +8,8 @@ export OMP_NUM_THREADS      ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export NUMBA_NUM_THREADS    ?= 1
 WORKERS ?= 2
-# Tests draw fresh entropy for every commit, and the same again for the same commit (tests/conftest.py).
-export NOISEWISE_TEST_SEED ?= $(shell git rev-parse HEAD 2>/dev/null)
+# Tests draw fresh entropy for every change of the code, and the same again until the next (tests/conftest.py).
+export NOISEWISE_TEST_SEED ?= $(shell git log -1 --format=%H -- src 2>/dev/null)
 
 .PHONY: demo test test-all lint bench docs clean
 

@@ -1,8 +1,9 @@
-"""Chance in tests: fresh for every commit, the same for every run of one commit.
+"""Chance in tests: fresh for every change of the code, the same until the next.
 
-Tests ask NumPy for fresh entropy, so nothing rests on one seed. Under NOISEWISE_TEST_SEED (`make test` gives the
-commit) that entropy comes from this text and the test's name: a failure can be run again, and a green commit stays
-green. Without it every run is fresh. Privacy noise is never touched: it does not come from NumPy.
+Tests ask NumPy for fresh entropy, so nothing rests on one seed. Under NOISEWISE_TEST_SEED (`make test` gives the last
+commit that changed src) that entropy comes from this text and the test's name: a failure can be run again, a mended
+test meets what it failed on, and what was green stays green. Without it every run is fresh. Privacy noise is never
+touched: it does not come from NumPy.
 """
 
 import os
