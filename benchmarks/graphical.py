@@ -10,8 +10,9 @@ table by table on the log scale, as anyone would write it. Ours solves the E-ste
 no M-step to do. Both take the steps that our stopping rule takes; the plain loop is timed over its first three and
 scaled.
 
-What an E-step is worth is told by its gap: how far theta . n + H(n) + log p(y | n) is below its maximum, in nats. mbi
-(private-pgm) is no dependency and was not at hand; the run says so. Seconds are of the processor, over all threads.
+Two duals are also solved by our descent and by L-BFGS-B, side by side. What an E-step is worth is told by its gap: how
+far theta . n + H(n) + log p(y | n) is below its maximum, in nats. mbi (private-pgm) is no dependency and was not at
+hand; the run says so. Seconds are of the processor, over all threads.
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy import optimize
 
 from noisewise.graphical import collective, empirical_bayes, naive
+from noisewise.graphical.box_descent import MEMORY, least
 from noisewise.graphical.problem import Holder, Problem
 from noisewise.graphical.structure import Regions, junction_tree
 from noisewise.studies.graphical_worlds import RIDGES, Case, World, posterior_tables
@@ -142,6 +145,46 @@ def propagation_rows(case: Case) -> tuple[float, float]:
     return seconds / 100, slow / 20
 
 
+class Counted:
+    """A function that counts its calls."""
+
+    def __init__(self, function: Callable[[Floats], Any]) -> None:
+        self.function, self.calls = function, 0
+
+    def __call__(self, x: Floats) -> Any:
+        self.calls += 1
+        return self.function(x)
+
+
+def compare_descents(case: Case) -> None:
+    """The E-step's dual at 0 and at the fit, from the middle of its box: our descent, and L-BFGS-B of SciPy.
+
+    Both remember as many steps, and end once x - cut(x - slope) is at most the tolerance in every coordinate.
+    """
+    problem, (holder,) = case.problem, case.problem.holders
+    end, start, tolerance = collective.reach(holder), np.zeros(len(holder.observed)), collective.TOLERANCE
+    options = {"maxiter": 2000, "maxfun": 10_000, "maxcor": MEMORY, "ftol": 0.0, "gtol": tolerance}
+
+    def ours(dual: Callable[[Floats], Any]) -> float:
+        return least(dual, start, reach=end, tolerance=tolerance).value
+
+    def by_scipy(dual: Callable[[Floats], Any]) -> float:
+        bounds = optimize.Bounds(-end, end)
+        return float(optimize.minimize(lambda x: dual(x)[:2], start, jac=True, method="L-BFGS-B", bounds=bounds,
+                                       options=options).fun)  # fmt: skip
+
+    for place, theta in (("at 0", np.zeros(problem.parameters)), ("at the fit", collective.fit(problem).theta)):
+        dual = collective.dual(problem, holder, theta)
+        rows = []
+        for descend in (ours, by_scipy):
+            value, seconds = best_of(partial(descend, dual))
+            descend(counted := Counted(dual))
+            rows.append((value, seconds, counted.calls))
+        (lowest, fast, few), (other, slow, many) = rows
+        print(f"  the dual {place}: {1e3 * fast:.1f} ms, {few} passes; L-BFGS-B {1e3 * slow:.1f} ms, {many} passes, "
+              f"{slow / fast:.1f} x ours, {other - lowest:+.1g} nats higher")  # fmt: skip
+
+
 def compare_em(case: Case) -> None:
     """Our EM and the printed one, step for step."""
     problem, (holder,) = case.problem, case.problem.holders
@@ -205,6 +248,7 @@ def main(arguments: list[str]) -> None:
               f"epsilon = {case.epsilon:g}")  # fmt: skip
         fast, slow = propagation_rows(case)
         print(f"  a pass: {1e6 * fast:.0f} us compiled, {1e6 * slow:.0f} us in NumPy, {slow / fast:.1f} x")
+        compare_descents(case)
         compare_em(case)
         compare_methods(case, rng)
     say_mbi()

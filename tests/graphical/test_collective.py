@@ -154,6 +154,58 @@ def test_two_data_sets_with_the_same_tables_are_fitted_like_one(rng):
     np.testing.assert_allclose(enumerated(SMALL, one.theta).mu, enumerated(SMALL, two.theta).mu, atol=1e-4)
 
 
+class CountingEngine:
+    """An engine that counts its passes."""
+
+    def __init__(self, engine):
+        self.engine, self.tables, self.passes = engine, engine.tables, 0
+
+    def marginals(self, potentials):
+        self.passes += 1
+        return self.engine.marginals(potentials)
+
+
+def empty_cell_problem():
+    """Two holders whose tables disagree, with a cell that both publish below zero."""
+    tables = chain(3, 4)
+    engine, cell = JunctionEngine(tables), np.arange(tables.cells)
+    _, mu = engine.marginals(np.where(cell == 0, -50.0, 3 * np.cos(cell**1.5)))
+    holders = tuple(
+        Holder(n, every_cell(tables), np.round(n * mu) - np.cos(turn * cell), np.ones(tables.cells), LAPLACE)
+        for n, turn in ((200.0, 2), (600.0, 3))
+    )
+    return Problem(CountingEngine(engine), cell, holders)
+
+
+def test_an_empty_cell_does_not_hold_up_the_steps_of_several_data_sets(monkeypatch):
+    """No finite theta has an empty cell, so nothing but a limit ends the M-step soon; the tables are hardly moved."""
+    problem, match = empty_cell_problem(), collective.match
+
+    def walked(limit):
+        """The probabilities after five steps, and the passes of each M-step."""
+        passes = []
+
+        def counted(*arguments, **options):
+            before = problem.engine.passes
+            found = match(*arguments, **options)
+            passes.append(problem.engine.passes - before)
+            return found
+
+        monkeypatch.setattr(collective, "match", counted)
+        monkeypatch.setattr(collective, "M_STEPS", limit)
+        theta = [theta for theta, _ in islice(collective.path(problem), 5)][-1]
+        return problem.engine.marginals(theta)[1], passes
+
+    most = collective.M_STEPS
+    held, short = walked(most)
+    free, long = walked(100 * most)
+    assert len(short) == len(long) == 5
+    assert most < max(short) < 2 * most  # a step is one pass, and some more where it is halved
+    assert max(long) > 4 * most
+    np.testing.assert_allclose(problem.n * held, problem.n * free, atol=0.1)  # in records, next to noise of one
+    assert held[0] * problem.n < 0.5
+
+
 def test_as_many_steps_are_taken_as_are_asked_for(rng):
     problem, _ = plain_problem(rng, SMALL, n=N, sd=9.0)
     assert collective.fit(problem, steps=1).steps == 1

@@ -7,7 +7,7 @@ from scipy import stats
 from noisewise.graphical import empirical_bayes
 from noisewise.graphical.cell_laws import IndependentCells, MixedTables, NormalTables
 from noisewise.graphical.problem import GAUSSIAN, LAPLACE
-from noisewise.graphical.sampler import FULL, INDEPENDENT, laws_of, sample
+from noisewise.graphical.sampler import COUNTED, FULL, INDEPENDENT, laws_of, sample
 
 FALSE_ALARM = 1e-6
 TABLES = chain(2, 2)
@@ -105,6 +105,22 @@ def test_an_empty_cell_is_no_stronger_evidence_than_a_count_of_zero(family, unit
         means = unit * (counts + moved)
         first, second = (law.score(row[None])[0][0] for row in means)
         assert 0 < first - second < m
+
+
+def least_coverage(added):
+    """Of y +- 1.645 sqrt(y + added) over Poisson means from 0.05 to 30: on a grid, and beside every end within it."""
+    y = np.arange(150)  # a mean of 30 has more with probability 1e-50
+    low, high = y - 1.645 * np.sqrt(y + added), y + 1.645 * np.sqrt(y + added)
+    ends = np.concatenate([low, high])
+    means = np.concatenate([np.linspace(0.05, 30, 2000), ends - 1e-9, ends + 1e-9])
+    means = means[(means >= 0.05) & (means <= 30), None]
+    return np.min(np.sum(stats.poisson.pmf(y, means) * ((low <= means) & (means <= high)), axis=1))
+
+
+def test_the_records_added_to_a_cells_variance_let_an_interval_cover_any_poisson_mean():
+    assert least_coverage(COUNTED) == pytest.approx(0.884, abs=0.001)
+    assert least_coverage(COUNTED / 2) < 0.81
+    assert least_coverage(0.0) < 0.05
 
 
 def fit_at(theta):

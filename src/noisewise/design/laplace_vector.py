@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from noisewise.likelihood import normal_gaussian
+from noisewise.likelihood import normal_gaussian, normal_laplace
 from noisewise.populations.parameters import Array
 
 DRAWS = 4096  # simulated releases over all rows of theta, at least FEWEST a row
@@ -91,7 +91,7 @@ def _chain_score(
         prior = _normal(rng, root, r.shape)
         gap = r - prior - np.sqrt(w) * rng.standard_normal(r.shape)
         u = prior + np.einsum("kde,kme->kmd", sigma, np.einsum("kmef,kmf->kme", precision, gap))
-        w = 1 / rng.wald(1 / np.maximum(np.abs(r - u), 1e-12), 1.0)
+        w = normal_laplace.draw_mixing(rng, r - u, 1.0)
     return np.asarray(total / KEEP)
 
 

@@ -25,7 +25,7 @@ from noisewise.graphical.cliques import read_columns
 from noisewise.graphical.loopy import engine_for
 from noisewise.graphical.matching import match
 from noisewise.graphical.model import POTENTIALS
-from noisewise.graphical.probabilities import Table, log_partitions, table_rows
+from noisewise.graphical.probabilities import Table, evenly, log_partitions, pieces, table_rows
 from noisewise.graphical.problem import Problem
 from noisewise.inference.intervals import checked_level, equal_tailed
 from noisewise.inference.posterior import Posterior
@@ -40,7 +40,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 LARGEST_ANSWER = 100_000  # cells
 MOST_LINES = 40
-MOST_PREDICTIVE, PIECE = 1000, 4_000_000
+MOST_PREDICTIVE = 1000  # draws
 APPROXIMATE = "Approximate: the columns are too entangled for exact sums (loopy belief propagation)."
 
 
@@ -147,7 +147,7 @@ def marginal(
     if cells > LARGEST_ANSWER:
         raise InvalidArgument(f"The table of {', '.join(names)} has {cells} cells; ask for at most {LARGEST_ANSWER}.",
                               argument="columns")  # fmt: skip
-    known = {model.columns.index(name): _level(model, name, value, "given") for name, value in given.items()}
+    known = {model.columns.index(name): _given_level(model, name, value) for name, value in given.items()}
     table = Table.of(model, model.region(names), known)
     values = table.rows(rows)
     low, high = (None, None) if posterior.is_point else equal_tailed(values, share)
@@ -177,11 +177,8 @@ def log_likelihood(model: GraphicalModel, posterior: Posterior, records: Any, *,
     np.add.at(statistics, cells, np.broadcast_to(weight[:, None], cells.shape))
     constant = log_partitions(model, rows)
     each = rows @ statistics - constant
-    some = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_PREDICTIVE)).round().astype(int))
-    predictive = 0.0
-    step = max(1, PIECE // (len(some) * len(model.cliques)))
-    for start in range(0, len(distinct), step):
-        piece = slice(start, start + step)
+    some, predictive = evenly(len(rows), MOST_PREDICTIVE), 0.0
+    for piece in pieces(len(distinct), len(some) * len(model.cliques)):
         score = rows[some][:, cells[piece]].sum(axis=2) - constant[some, None]  # (draws, records)
         predictive += float(weight[piece] @ (logsumexp(score, axis=0) - math.log(len(some))))
     low, high = (None, None) if posterior.is_point else map(float, equal_tailed(each, share))
@@ -243,9 +240,9 @@ def _cells(model: GraphicalModel, records: Ints) -> Ints:
     return np.stack(found, axis=1)
 
 
-def _level(model: GraphicalModel, name: str, value: object, argument: str) -> int:
+def _given_level(model: GraphicalModel, name: str, value: object) -> int:
     levels = model.levels[model.columns.index(name)]
     try:
         return levels.index(value)
     except InvalidArgument as error:
-        raise InvalidArgument(f"{argument}[{name!r}]: {error}", argument=argument) from None
+        raise InvalidArgument(f"given[{name!r}]: {error}", argument="given") from None

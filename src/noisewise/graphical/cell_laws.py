@@ -21,8 +21,10 @@ from scipy import linalg
 
 from noisewise.graphical.problem import Holder
 from noisewise.likelihood.compiled import log_density_and_pull
+from noisewise.likelihood.normal_laplace import draw_mixing
 
-__all__ = ["CellLaw", "IndependentCells", "MixedTables", "NormalTables", "log_volume", "total_factor"]
+__all__ = ["CellLaw", "IndependentCells", "MixedTables", "NormalTables", "inverse_of", "log_volume", "root_of",
+           "total_factor"]  # fmt: skip
 
 Floats = NDArray[np.float64]
 SMALLEST = 1e-6  # sampling variance and mixing variances, in units of the noise: zero is not divided by
@@ -47,8 +49,7 @@ class NormalTables:
     def __init__(self, holder: Holder, factor: Floats) -> None:
         """`factor`: lower triangular, of S + V."""
         self.observed = holder.observed
-        inverse, _ = linalg.lapack.dpotri(factor, lower=1)
-        self.precision = np.tril(inverse) + np.tril(inverse, -1).T
+        self.precision = inverse_of(factor)
         self.log_volume = log_volume(factor)
 
     def score(self, means: Floats) -> tuple[Floats, Floats]:
@@ -66,8 +67,7 @@ class MixedTables:
     def __init__(self, holder: Holder, sampling: Floats, rows: int) -> None:
         """`sampling`: S. Every omega starts at the variance of the noise."""
         self.observed, self.scale, self.sampling = holder.observed, holder.scale, np.asfortranarray(sampling)
-        values, vectors = np.linalg.eigh(sampling)
-        self.root = vectors * np.sqrt(np.maximum(values, 0.0))
+        self.root = root_of(sampling)
         self.omega = np.tile(holder.variance, (rows, 1))
         self.factors = [self._factor(holder.variance)] * rows
 
@@ -82,8 +82,7 @@ class MixedTables:
         sampled = rng.standard_normal((len(means), self.root.shape[1])) @ self.root.T
         gap = self.observed - means - noise - sampled
         noise += self.omega * np.stack([_solved(f, row) for f, row in zip(self.factors, gap, strict=True)])
-        distance = np.maximum(np.abs(noise), SMALLEST * self.scale)
-        omega = 1 / rng.wald(1 / (self.scale * distance), 1 / np.square(self.scale))
+        omega = draw_mixing(rng, noise, self.scale, least=SMALLEST)
         self.omega = np.maximum(omega, SMALLEST * np.square(self.scale))
         self.factors = [self._factor(row) for row in self.omega]
 
@@ -125,6 +124,18 @@ def total_factor(sampling: Floats, noise: Floats) -> Floats:
     diagonal = np.diag(sampling)
     total[np.diag_indices(len(noise))] += np.maximum(noise, ROUNDING * diagonal.max(initial=0.0))
     return np.asarray(linalg.cholesky(total, lower=True, overwrite_a=True, check_finite=False))
+
+
+def inverse_of(factor: Floats) -> Floats:
+    """The inverse of the matrix with this lower triangular factor."""
+    inverse, _ = linalg.lapack.dpotri(factor, lower=1)
+    return np.asarray(np.tril(inverse) + np.tril(inverse, -1).T)
+
+
+def root_of(covariance: Floats) -> Floats:
+    """R with R R' = covariance, which need not have full rank."""
+    values, vectors = np.linalg.eigh(covariance)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
 def _solved(factor: Floats, row: Floats) -> Floats:

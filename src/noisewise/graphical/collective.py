@@ -34,7 +34,7 @@ settle. It is here for comparison.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -50,7 +50,7 @@ from noisewise.graphical.matching import match
 from noisewise.graphical.methods import positive_option
 from noisewise.graphical.problem import LAPLACE, Fit, Holder, Problem
 
-__all__ = ["Completion", "complete", "discrepancy", "fit", "mean_distance", "path", "profile"]
+__all__ = ["Completion", "complete", "discrepancy", "dual", "fit", "mean_distance", "path", "profile", "reach"]
 
 Floats = NDArray[np.float64]
 STEPS, MOST_STEPS = 1000, 10**8
@@ -151,21 +151,31 @@ def complete(
     tolerance: float = TOLERANCE,
 ) -> Completion:
     """The E-step: n that maximises theta . n + H(n) + log p(y | n), by its dual."""
-    base, sd, seen = problem.potentials(theta), np.sqrt(holder.variance), holder.observed / np.sqrt(holder.variance)
-    own = float(holder.family != LAPLACE)
+    sd = np.sqrt(holder.variance)
+    first = np.zeros(len(sd)) if start is None else start.pull * sd
+    found = least(dual(problem, holder, theta), first, reach=reach(holder), tolerance=tolerance)
+    pull = found.x / sd
+    _, mu = problem.engine.marginals(problem.potentials(theta) + holder.back(pull))
+    return Completion(holder.n * mu, pull, found.value, found.settled)
 
-    # In units of the noise: u = t/sd, and for Laplace noise |t| <= sqrt 2.
-    def dual(t: Floats) -> tuple[float, Floats, Floats]:
+
+def dual(problem: Problem, holder: Holder, theta: Floats) -> Callable[[Floats], tuple[float, Floats, Floats]]:
+    """The E-step's dual in units of the noise, u = t/sd: its value at t, its slope, and about its curvature."""
+    base, sd, own = problem.potentials(theta), np.sqrt(holder.variance), float(holder.family != LAPLACE)
+    seen = holder.observed / sd
+
+    def at(t: Floats) -> tuple[float, Floats, Floats]:
         total, mu = problem.engine.marginals(base + holder.back(t / sd))
         value = holder.n * total - t @ seen + own * (t @ t) / 2
         curvature = _sampling(holder, mu) + own
         return float(value), holder.mean(mu) / sd - seen + own * t, np.maximum(curvature, FLAT)
 
-    first = np.zeros(len(sd)) if start is None else start.pull * sd
-    found = least(dual, first, reach=np.inf if own else math.sqrt(2), tolerance=tolerance)
-    pull = found.x / sd
-    _, mu = problem.engine.marginals(base + holder.back(pull))
-    return Completion(holder.n * mu, pull, found.value, found.settled)
+    return at
+
+
+def reach(holder: Holder) -> float:
+    """The end of the dual's box: |t| = sd/b for Laplace noise."""
+    return math.sqrt(2) if holder.family == LAPLACE else math.inf
 
 
 def _complete_as_printed(problem: Problem, holder: Holder, theta: Floats, damping: float) -> Completion:

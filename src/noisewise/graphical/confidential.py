@@ -17,9 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisewise.errors import Unsupported
+from noisewise.graphical.cell_laws import root_of
 from noisewise.graphical.model import POTENTIALS
 from noisewise.graphical.observed import observe
+from noisewise.graphical.probabilities import pieces
 from noisewise.graphical.problem import LAPLACE, Holder, Problem
+from noisewise.likelihood.normal_laplace import draw_mixing
 from noisewise.populations.parameters import Theta
 from noisewise.release import Release
 from noisewise.statistics import Marginals
@@ -32,8 +35,6 @@ __all__ = ["TableLaw", "TableLaws"]
 Floats = NDArray[np.float64]
 TURNS = 30
 MOST_WORK = 3e11  # operations: about a minute
-PIECE = 4_000_000  # numbers at once
-TINY = 1e-12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,17 +59,12 @@ class TableLaw:
         _, mu = problem.engine.marginals_of_rows(problem.potentials(rows))
         covariance = holder.covariance(problem.engine.covariance(problem.potentials(rows.mean(axis=0))))
         mean = holder.mean(mu)
-        values, vectors = np.linalg.eigh(covariance)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
-        out = np.empty_like(mean)
-        each = max(1, PIECE // entries**2)
-        for start in range(0, len(mean), each):
-            piece = slice(start, start + each)
+        root, out = root_of(covariance), np.empty_like(mean)
+        for piece in pieces(len(mean), entries**2):
             variance = np.tile(holder.variance, (len(mean[piece]), 1))
             for _ in range(TURNS if is_laplace else 1):
                 out[piece] = _given_noise(rng, mean[piece], root, covariance, holder.observed, variance)
-                distance = np.maximum(np.abs(holder.observed - out[piece]), TINY * holder.scale)
-                variance = 1 / rng.wald(1 / (holder.scale * distance), 1 / np.square(holder.scale))
+                variance = draw_mixing(rng, holder.observed - out[piece], holder.scale)
         return out
 
 

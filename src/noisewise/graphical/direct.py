@@ -12,6 +12,7 @@ counts are whole.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,10 +84,10 @@ def half_width(sampling_sd: Floats, noise_sd: Floats, level: float, *, is_laplac
     return np.asarray(high)
 
 
-def _end(is_inside: object, inner: Floats, outer: Floats) -> Floats:
+def _end(is_inside: Callable[[Floats], NDArray[np.bool_]], inner: Floats, outer: Floats) -> Floats:
     """The last p from `inner` towards `outer` that is inside, by halving."""
     for _ in range(HALVINGS):
         middle = (inner + outer) / 2
-        holds = is_inside(middle)  # type: ignore[operator]
+        holds = is_inside(middle)
         inner, outer = np.where(holds, middle, inner), np.where(holds, outer, middle)
     return np.asarray((inner + outer) / 2)

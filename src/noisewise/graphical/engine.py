@@ -9,7 +9,7 @@ t(x) marks, region by region, the cell that x lies in. Everything is exact on a 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property
 from typing import Protocol
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from noisewise.errors import InvalidArgument
 from noisewise.graphical.propagation import Route, propagate, propagate_rows, route_of, turn, turn_rows
-from noisewise.graphical.structure import JunctionTree, Region, Regions, junction_tree
+from noisewise.graphical.structure import JunctionTree, Region, Regions, junction_tree, onto
 
 __all__ = ["Engine", "JunctionEngine", "Product", "one_a_cell"]
 
@@ -55,11 +55,10 @@ class Engine(Protocol):
         ...
 
     def linearised(self, potentials: Floats) -> tuple[Floats, Floats, Product]:
-        """A (K,), mu (K, cells), and what takes directions (K, cells) to Sigma times them, row by row."""
-        ...
+        """A (K,), mu (K, cells), and what takes directions (K, cells) to Sigma times them, row by row.
 
-    def products_of_rows(self, potentials: Floats, directions: Floats) -> Floats:
-        """Sigma(potentials) direction, (K, cells), row by row: the derivative of mu along a direction."""
+        Sigma times a direction is the derivative of mu along it.
+        """
         ...
 
 
@@ -102,9 +101,6 @@ class JunctionEngine:
 
         return total, mu, product
 
-    def products_of_rows(self, potentials: Floats, directions: Floats) -> Floats:
-        return self.linearised(potentials)[2](directions)
-
     def _rows_propagated(self, rows: Floats, kept: int) -> tuple[Floats, Floats, Floats, Floats]:
         """A, mu; of the cliques' cells P(x_k | separator) and P(x_k) for `kept` rows (all, or one to overwrite)."""
         given, beliefs = np.empty((kept, self.tree_cells)), np.empty((kept, self.tree_cells))
@@ -112,16 +108,13 @@ class JunctionEngine:
         propagate_rows(rows, self.route, given, beliefs, mu, total)
         return total, mu, given, beliefs
 
-    def clique_probabilities(self, potentials: Floats) -> list[Floats]:
-        """Each clique's table of probabilities, with an axis a variable."""
-        return self._by_clique(self._propagated(potentials)[2])
-
     def _propagated(self, potentials: Floats) -> tuple[float, Floats, Floats, Floats]:
         """A; of the cliques' cells P(x_k | separator) and P(x_k), laid end to end; mu."""
         given, beliefs, mu = np.empty(self.tree_cells), np.empty(self.tree_cells), np.empty(self.tables.cells)
         return propagate(one_a_cell(self.tables, potentials), self.route, given, beliefs, mu), given, beliefs, mu
 
     def _by_clique(self, values: Floats) -> list[Floats]:
+        """Values laid end to end as each clique's table, with an axis a variable."""
         starts = self.route.starts
         return [
             values[starts[k] : starts[k + 1]].reshape(self.tables.shape(clique))
@@ -172,12 +165,12 @@ class JunctionEngine:
             if parent < 0:
                 people = np.array([count])
             else:
-                people = _onto(counts[parent], self.tree.cliques[parent], separator).ravel()
+                people = onto(counts[parent], self.tree.cliques[parent], separator).ravel()
             drawn = rng.multinomial(people, flat).reshape(given.shape)
             order = [*separator, *(v for v in clique if v not in separator)]
-            counts.append(_onto(drawn, order, clique))
+            counts.append(onto(drawn, order, clique))
         tables = [
-            _onto(counts[home], self.tree.cliques[home], region).ravel()
+            onto(counts[home], self.tree.cliques[home], region).ravel()
             for region, home in zip(self.tables.regions, self.tree.homes, strict=True)
         ]
         return np.concatenate([*tables, np.zeros(0, dtype=np.int64)])
@@ -203,10 +196,3 @@ def one_a_cell(tables: Regions, values: Floats) -> Floats:
             argument="potentials",
         )
     return np.ascontiguousarray(values, dtype=float)
-
-
-def _onto(table: Ints, variables: Sequence[int], inner: Sequence[int]) -> Ints:
-    """Sum a table with an axis a variable down to a table with the axes `inner`."""
-    left = [v for v in variables if v in inner]
-    summed = table.sum(axis=tuple(a for a, v in enumerate(variables) if v not in inner))
-    return np.asarray(summed).transpose([left.index(v) for v in inner])

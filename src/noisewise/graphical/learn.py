@@ -21,7 +21,7 @@ from noisewise.graphical.gauge import gauge_free
 from noisewise.graphical.methods import AUTOMATIC, method_named
 from noisewise.graphical.model import POTENTIALS, TAU, probability_name
 from noisewise.graphical.observed import WEAK, Observed, observe
-from noisewise.graphical.probabilities import column_tables, table_rows
+from noisewise.graphical.probabilities import clique_tables, column_rows, column_tables, evenly, table_rows
 from noisewise.inference.diagnostics import Verdict, verdict
 from noisewise.inference.posterior import Posterior
 from noisewise.inference.progress import shown
@@ -59,7 +59,7 @@ def learn(
         if chosen.is_point:
             fit = chosen.run(observed.problem, **options)
             theta, tau = fit.theta[None, None], getattr(fit, "tau", None)
-            how, tau = _steps(chosen.words, fit.steps), None if tau is None else np.full((1, 1), tau)
+            how, tau = f"{chosen.words}, {_number(fit.steps, 'step')}", None if tau is None else np.full((1, 1), tau)
         else:
             rng = np.random.default_rng(whole)
             fit = chosen.run(observed.problem, rng, progress=report, **settings)
@@ -102,21 +102,14 @@ def named_draws(
         notes.append("The tables of cliques at each draw were not kept, to save memory; ask for them with "
                      "model.marginal(posterior, columns).")  # fmt: skip
     rows = theta.reshape(-1, parameters)
-    made: dict[str, Floats] = {}
     if keeps_cliques:
         mu = table_rows(model, rows)
-        tables = {clique: mu[:, model.tables.part(r)] for r, clique in enumerate(model.cliques)}
-    columns = column_tables(model, rows if not keeps_cliques else None, mu if keeps_cliques else None)
-    for name, values in columns.items():
-        made[probability_name((name,))] = values.reshape(chains, draws, -1)
-    if tau is not None:
-        made[TAU] = np.asarray(tau)
-    if keeps_cliques:
-        shapes = [model.tables.shape(region) for region in model.tables.regions]
-        for (clique, values), shape in zip(tables.items(), shapes, strict=True):
-            if len(clique) > 1:
-                made[probability_name(clique)] = values.reshape(chains, draws, *shape)
-    made[POTENTIALS] = gauge_free(observed.problem)(rows).reshape(theta.shape)
+        columns, cliques = column_tables(model, mu), clique_tables(model, mu)
+    else:
+        columns, cliques = column_rows(model, rows), {}
+    width = {} if tau is None else {TAU: tau.ravel()}
+    by_row = {**columns, **width, **cliques, POTENTIALS: gauge_free(observed.problem)(rows)}
+    made = {name: values.reshape(chains, draws, *values.shape[1:]) for name, values in by_row.items()}
     return made, tuple(notes)
 
 
@@ -128,13 +121,9 @@ def _judged(model: GraphicalModel, draws: Mapping[str, Floats]) -> Verdict:
             columns.append(values.reshape(*values.shape[:2], -1))
             names += [f"P({label})" for label in model.cell_labels(table)]
     positions = np.concatenate(columns, axis=2)
-    some = np.unique(np.linspace(0, len(names) - 1, min(len(names), MOST_JUDGED)).round().astype(int))
+    some = evenly(len(names), MOST_JUDGED)
     with np.errstate(all="ignore"):
         return verdict(positions[:, :, some], names=tuple(names[k] for k in some))
-
-
-def _steps(words: str, steps: int) -> str:
-    return f"{words}, {_number(steps, 'step')}"
 
 
 def _law_in_words(model: GraphicalModel, observed: Observed) -> str:

@@ -139,9 +139,6 @@ class LoopyEngine:
         mu = np.array([beliefs.mu for beliefs in found]).reshape(np.shape(potentials))
         return np.array([beliefs.total for beliefs in found]), mu, product
 
-    def products_of_rows(self, potentials: Floats, directions: Floats) -> Floats:
-        return self.linearised(potentials)[2](directions)
-
     def covariance(self, potentials: Floats) -> Floats:
         """Sigma by linear response: the exact derivative of mu at the fixed point, with all regions' dependence.
 

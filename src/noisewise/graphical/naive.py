@@ -36,7 +36,7 @@ from noisewise.graphical.gauge import gauge_free
 from noisewise.graphical.matching import match
 from noisewise.graphical.methods import positive_option
 from noisewise.graphical.problem import Fit, Holder, Problem
-from noisewise.graphical.structure import Region, Regions
+from noisewise.graphical.structure import Regions, onto
 
 __all__ = ["Statistics", "fit", "onto_simplex", "ridge_rule", "statistics"]
 
@@ -177,17 +177,10 @@ def _readings(reading: _Reading, tables: Regions) -> list[_Reading]:
                 continue
             is_read, (shares, noise) = np.zeros(tables.cells, dtype=bool), np.zeros((2, tables.cells))
             is_read[tables.part(s)] = True
-            shares[tables.part(s)] = _summed(reading.shares[tables.part(r)], region, inner, tables)
-            noise[tables.part(s)] = _summed(reading.noise[tables.part(r)], region, inner, tables)
+            for whole, part in ((reading.shares, shares), (reading.noise, noise)):
+                part[tables.part(s)] = onto(whole[tables.part(r)].reshape(tables.shape(region)), region, inner).ravel()
             found.append(_Reading(is_read, shares, noise, reading.sampling))
     return found
-
-
-def _summed(cells: Floats, region: Region, inner: Region, tables: Regions) -> Floats:
-    """A region's table added up to that of a region within it."""
-    left = [v for v in region if v in inner]
-    table = cells.reshape(tables.shape(region)).sum(axis=tuple(a for a, v in enumerate(region) if v not in inner))
-    return np.asarray(table.transpose([left.index(v) for v in inner]).ravel())
 
 
 def _without(problem: Problem, dropped: NDArray[np.bool_]) -> Problem:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,15 +117,11 @@ def _engine(own: Regions, cliques: Sequence[Region]) -> Engine:
     if engine.is_exact:
         return engine
     if any(home_of(own, clique) is None for clique in cliques):
-        _refuse_loopy()
+        raise Unsupported(
+            "A release counts columns together that are in no common clique, and the model is too large for the exact "
+            "sums that would take. Add a clique with these columns, or leave that release out."
+        )
     return engine_for(own)
-
-
-def _refuse_loopy() -> NoReturn:
-    raise Unsupported(
-        "A release counts columns together that are in no common clique, and the model is too large for the exact sums "
-        "that would take. Add a clique with these columns, or leave that release out."
-    )
 
 
 def _part(release: Release, tables: tuple[CountedTable, ...], n: int) -> tuple[_Part, list[str]]:

@@ -20,12 +20,14 @@ from noisewise.errors import Unsupported
 from noisewise.graphical.counted import CountedTable, home_of, sums_of, with_regions
 from noisewise.graphical.engine import Engine
 from noisewise.graphical.loopy import engine_for
-from noisewise.graphical.structure import Region, Regions
+from noisewise.graphical.model import probability_name
+from noisewise.graphical.structure import Region, Regions, onto
 
 if TYPE_CHECKING:
     from noisewise.graphical.model import GraphicalModel
 
-__all__ = ["Table", "column_tables", "log_partitions", "table_rows"]
+__all__ = ["Table", "clique_tables", "column_rows", "column_tables", "evenly", "log_partitions",
+           "pieces", "table_rows"]  # fmt: skip
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -37,7 +39,7 @@ def table_rows(model: GraphicalModel, rows: Floats) -> Floats:
     """The cells (K, cells) of all cliques at K rows of parameters."""
     engine = engine_for(model.tables)
     out = np.empty((len(rows), model.tables.cells))
-    for piece in _pieces(len(rows), model.tables.cells):
+    for piece in pieces(len(rows), model.tables.cells):
         out[piece] = engine.marginals_of_rows(rows[piece][:, model.spread])[1]
     return out
 
@@ -45,25 +47,36 @@ def table_rows(model: GraphicalModel, rows: Floats) -> Floats:
 def log_partitions(model: GraphicalModel, rows: Floats) -> Floats:
     """A (K,) at K rows of parameters."""
     engine = engine_for(model.tables)
-    pieces = [engine.marginals_of_rows(rows[piece][:, model.spread])[0]
-              for piece in _pieces(len(rows), model.tables.cells)]  # fmt: skip
-    return np.concatenate(pieces)
+    found = [engine.marginals_of_rows(rows[piece][:, model.spread])[0]
+             for piece in pieces(len(rows), model.tables.cells)]  # fmt: skip
+    return np.concatenate(found)
 
 
-def column_tables(model: GraphicalModel, rows: Floats | None, mu: Floats | None) -> dict[str, Floats]:
-    """P(column) (K, levels) of every column, from cliques' cells (K, cells) or else at rows of parameters."""
-    if mu is None:
-        assert rows is not None
-        pieces = [column_tables(model, None, table_rows(model, rows[piece]))
-                  for piece in _pieces(len(rows), model.tables.cells)]  # fmt: skip
-        return {name: np.concatenate([piece[name] for piece in pieces]) for name in model.columns}
+def column_tables(model: GraphicalModel, mu: Floats) -> dict[str, Floats]:
+    """P(column) (K, levels) of every column by name, from the cliques' cells (K, cells)."""
     tables, found = model.tables, {}
     for v, name in enumerate(model.columns):
         r = min((r for r, region in enumerate(tables.regions) if v in region), key=lambda r: len(tables.regions[r]))
         region = tables.regions[r]
         table = mu[:, tables.part(r)].reshape(-1, *tables.shape(region))
-        found[name] = table.sum(axis=tuple(a + 1 for a, w in enumerate(region) if w != v))
+        found[probability_name((name,))] = onto(table, region, (v,))
     return found
+
+
+def column_rows(model: GraphicalModel, rows: Floats) -> dict[str, Floats]:
+    """`column_tables` at K rows of parameters; the cliques' cells are not kept."""
+    found = [column_tables(model, table_rows(model, rows[piece])) for piece in pieces(len(rows), model.tables.cells)]
+    return {name: np.concatenate([part[name] for part in found]) for name in found[0]}
+
+
+def clique_tables(model: GraphicalModel, mu: Floats) -> dict[str, Floats]:
+    """P(clique) (K, levels, levels, ..) of every clique of two columns or more by name, from the cells (K, cells)."""
+    tables = model.tables
+    return {
+        probability_name(clique): mu[:, tables.part(r)].reshape(-1, *tables.shape(tables.regions[r]))
+        for r, clique in enumerate(model.cliques)
+        if len(clique) > 1
+    }
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,13 +115,19 @@ class Table:
         """(K, cells of the table)."""
         out = np.empty((len(parameters), self.sums.shape[0]))
         own = len(self.spread)
-        for piece in _pieces(len(parameters), len(self.known)):
+        for piece in pieces(len(parameters), len(self.known)):
             potentials = np.tile(self.known, (len(parameters[piece]), 1))
             potentials[:, :own] += parameters[piece][:, self.spread]
             out[piece] = (self.sums @ self.engine.marginals_of_rows(potentials)[1].T).T
         return out
 
 
-def _pieces(rows: int, cells: int) -> Iterator[slice]:
+def pieces(rows: int, cells: int) -> Iterator[slice]:
+    """Rows of so many cells each, in parts that are no more than `PIECE` numbers where a row is not."""
     each = max(1, PIECE // max(cells, 1))
     return (slice(start, min(start + each, rows)) for start in range(0, rows, each))
+
+
+def evenly(count: int, most: int) -> Ints:
+    """The numbers below `count`, or so many of them as are wanted at most, evenly spaced from the first to the last."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))

@@ -16,11 +16,12 @@ from scipy import sparse
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import integer
+from noisewise.graphical import prior
 from noisewise.graphical.counted import CountedTable, counted_tables, sums_of, with_regions
 from noisewise.graphical.gauge import GaugeFree
 from noisewise.graphical.loopy import engine_for
-from noisewise.graphical.model import POTENTIALS, TAU, probability_name
-from noisewise.graphical.probabilities import column_tables, table_rows
+from noisewise.graphical.model import POTENTIALS, TAU
+from noisewise.graphical.probabilities import clique_tables, column_tables, table_rows
 from noisewise.graphical.synthetic import record_engine
 from noisewise.likelihood.simulate import columns_of, draw_noise
 from noisewise.plan import Plan
@@ -36,9 +37,7 @@ __all__ = ["sample_prior", "sample_records", "simulate_values", "theta_at"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-DEGREES = 4.0  # of the potentials' t law: theta_i = tau sqrt(l_i) z_i, l_i ~ InverseGamma(2, 2)
 MOST_NUMBERS = 10**9  # drawn from the prior at once
-SHAPE, RATE = 2.0, 0.5  # tau^2 ~ InverseGamma(SHAPE, RATE)
 
 
 def sample_prior(rng: np.random.Generator, model: GraphicalModel, count: int) -> dict[str, Floats]:
@@ -46,8 +45,7 @@ def sample_prior(rng: np.random.Generator, model: GraphicalModel, count: int) ->
     size = integer(count, "count", minimum=0, maximum=MOST_NUMBERS // model.parameters)
     if not isinstance(rng, np.random.Generator):
         raise InvalidArgument(f"rng is a {type(rng).__name__}; give a numpy.random.Generator.", argument="rng")
-    tau = np.sqrt(RATE / rng.standard_gamma(SHAPE, size=size))
-    theta = tau[:, None] * rng.standard_t(DEGREES, size=(size, model.parameters))
+    tau, theta = prior.draw(rng, size, model.parameters)
     return {**probabilities_of(model, theta), TAU: tau}
 
 
@@ -70,13 +68,8 @@ def theta_at(model: GraphicalModel, at: object) -> dict[str, Floats]:
 def probabilities_of(model: GraphicalModel, theta: Floats) -> dict[str, Floats]:
     """Rows of parameters by name, with the probabilities they give."""
     mu = table_rows(model, theta)
-    made = {probability_name((name,)): value for name, value in column_tables(model, None, mu).items()}
-    for r, clique in enumerate(model.cliques):
-        if len(clique) > 1:
-            shape = model.tables.shape(model.tables.regions[r])
-            made[probability_name(clique)] = mu[:, model.tables.part(r)].reshape(len(theta), *shape)
-    made[POTENTIALS] = GaugeFree(model.tables, model.spread)(theta)
-    return made
+    free = GaugeFree(model.tables, model.spread)(theta)
+    return {**column_tables(model, mu), **clique_tables(model, mu), POTENTIALS: free}
 
 
 def simulate_values(

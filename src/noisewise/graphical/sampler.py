@@ -1,16 +1,14 @@
 """`posterior`: draws of the parameters given noisy tables, by Hamiltonian Monte Carlo in all chains at once.
 
-    theta_i ~ N(0, tau^2 l_i),  l_i ~ IG(2, 2)     that is, tau times Student's t with 4 degrees of freedom
-    tau^2 ~ IG(2, 1/2),         y_h ~ a law of `cell_laws` around n W mu(theta), its Sigma held at the `map` fit
+    theta, tau ~ `prior`,       y_h ~ a law of `cell_laws` around n W mu(theta), its Sigma held at the `map` fit
 Each sweep:
     1. theta: leap frog with masses M, the precision to expect, for a time drawn from (1/2, 3/2) pi/2
-    2. tau given theta, with the l drawn:  l_i ~ IG(5/2, 2 + theta_i^2 / 2 tau^2),
-                                           tau^2 ~ IG(2 + p/2, 1/2 + sum_i theta_i^2 / 2 l_i)
+    2. tau given theta, the prior's latent l being drawn first
     3. tau and theta together, theta/tau held: a Metropolis step on log tau whose width is that of the likelihood
     4. the mixing variances of Laplace noise, where the law has them, every `REFRESH` sweeps
 Steps 2 and 3 mix where the other does not: with many well-known parameters, and with few (Yu & Meng 2011). Warm-up
 starts at draws from the normal approximation at the `map` fit, with M = I + 1/tau^2 there; twice M becomes the chains'
-mean of I where they are then, plus that of the prior's precision E[1 / (tau^2 l)] = 5 / (4 tau^2 + theta^2).
+mean of I where they are then, plus that of the prior's precision E[1 / (tau^2 l)].
 
 The law of a holder: normal tables for Gaussian noise, and for noise that is as good as none. For Laplace noise mixed
 tables (full covariance), or independent cells where noise dominates: its variance is on average at least `DOMINANT`
@@ -26,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from noisewise.graphical import empirical_bayes
-from noisewise.graphical.cell_laws import CellLaw, IndependentCells, MixedTables, NormalTables, total_factor
+from noisewise.graphical import empirical_bayes, prior
+from noisewise.graphical.cell_laws import CellLaw, IndependentCells, MixedTables, NormalTables, inverse_of, total_factor
 from noisewise.graphical.empirical_bayes import MapFit
 from noisewise.graphical.problem import GAUSSIAN, Holder, Problem
 from noisewise.graphical.score import log_likelihood, means, score
@@ -41,6 +39,7 @@ Floats = NDArray[np.float64]
 FULL, INDEPENDENT = "full covariance", "independent cells"
 DOMINANT = 10.0
 NEGLIGIBLE = 1e-6
+COUNTED = 2.0  # records whose variance is added to a cell's
 REFRESH = 2
 ACCEPTANCE = 0.8
 MOST_LEAPS = 60
@@ -98,7 +97,7 @@ def sample(
     told = _told(problem, fit)
     precision = empirical_bayes.look(problem, fit.theta, told).information + np.eye(problem.parameters) / fit.tau**2
     kernel = _Kernel(problem, laws, precision, fit)
-    state = _State(kernel.first(rng, fit.theta, chains), np.full(chains, fit.tau / math.sqrt(2.0)))
+    state = _State(kernel.first(rng, fit.theta, chains), np.full(chains, fit.tau / prior.SD))
     leap = _Leap(problem.parameters)
     theta, tau = np.empty((chains, draws, problem.parameters)), np.empty((chains, draws))
     accepted, divergent, leaps = np.zeros(chains), np.zeros(chains, dtype=np.int64), 0
@@ -134,11 +133,11 @@ def laws_of(problem: Problem, fit: MapFit, rows: int) -> list[CellLaw]:
 def _sampling(holder: Holder, sigma: Floats) -> Floats:
     """S with the variance of two records added, so that no cell is known better than counting lets it be.
 
-    S is held at the fit, which may take a cell to be empty. y +- 1.64 sqrt(y + 2) covers a Poisson mean at 86 % or more
-    whatever it is; y +- 1.64 sqrt(y) hardly ever where y is 0.
+    S is held at the fit, which may take a cell to be empty. y +- 1.645 sqrt(y + 2), 90 % by name, covers a Poisson mean
+    with 88 % or more whatever it is; y +- 1.645 sqrt(y) with 5 % where the mean is 0.05.
     """
     covariance = holder.covariance(sigma)
-    covariance[np.diag_indices(len(covariance))] += 2 * np.square(holder.quantum)
+    covariance[np.diag_indices(len(covariance))] += COUNTED * np.square(holder.quantum)
     return covariance
 
 
@@ -168,8 +167,8 @@ def _told(problem: Problem, fit: MapFit) -> tuple[Floats, ...]:
 def _precision(problem: Problem, state: _State, told: tuple[Floats, ...]) -> Floats:
     """M where the chains are."""
     information = [empirical_bayes.look(problem, theta, told).information for theta in state.theta]
-    prior = np.mean(5 / (4 * np.square(state.tau)[:, None] + np.square(state.theta)), axis=0)
-    return np.asarray(np.mean(information, axis=0) + np.diag(prior))
+    held = np.mean(prior.precision(state.theta, state.tau), axis=0)
+    return np.asarray(np.mean(information, axis=0) + np.diag(held))
 
 
 class _Kernel:
@@ -183,8 +182,7 @@ class _Kernel:
     def learn(self, masses: Floats) -> None:
         """Move with these masses from now on."""
         self.factor = linalg.cholesky(masses, lower=True, check_finite=False)
-        inverse, _ = linalg.lapack.dpotri(self.factor, lower=1)
-        self.inverse = np.tril(inverse) + np.tril(inverse, -1).T
+        self.inverse = inverse_of(self.factor)
 
     def first(self, rng: np.random.Generator, mode: Floats, chains: int) -> Floats:
         """Draws of the normal approximation at the mode."""
@@ -195,9 +193,8 @@ class _Kernel:
     def density(self, theta: Floats, tau: Floats) -> tuple[Floats, Floats]:
         """log p(y, theta | tau), and its gradient in theta."""
         value, gradient = score(self.problem, self.laws, theta)
-        ratio = theta / tau[:, None]
-        value = value - 2.5 * np.sum(np.log1p(np.square(ratio) / 4), axis=1)
-        return value, gradient - 5 * ratio / (4 + np.square(ratio)) / tau[:, None]
+        before, pull = prior.score(theta, tau)
+        return value + before, gradient + pull
 
     def move(self, rng: np.random.Generator, state: _State, leap: float) -> tuple[Floats, NDArray[np.bool_], int]:
         """Step 1; what each chain's chance of acceptance was, whether it diverged, and the number of leaps."""
@@ -225,19 +222,11 @@ class _Kernel:
         """Steps 2 and 3, in turn."""
         here = log_likelihood(self.problem, self.laws, state.theta)
         for _ in range(ROUNDS):
-            state.tau = _drawn_tau(rng, state)
+            state.tau = prior.draw_width(rng, state.theta, state.tau)
             change = self.width * rng.standard_normal(len(state.tau))
             theta, tau = state.theta * np.exp(change)[:, None], state.tau * np.exp(change)
             there = log_likelihood(self.problem, self.laws, theta)
-            ratio = there - here - 4 * change - 0.5 * (tau**-2.0 - state.tau**-2.0)
+            ratio = there - here + prior.log_width(tau) - prior.log_width(state.tau)
             accepted = np.log(rng.random(len(tau))) < ratio
             state.theta, state.tau = np.where(accepted[:, None], theta, state.theta), np.where(accepted, tau, state.tau)
             here = np.where(accepted, there, here)
-
-
-def _drawn_tau(rng: np.random.Generator, state: _State) -> Floats:
-    """tau given theta, after the l given both."""
-    squares, size = np.square(state.theta), state.theta.shape[1]
-    mixing = (2 + squares / (2 * np.square(state.tau)[:, None])) / rng.gamma(2.5, size=squares.shape)
-    rate = 0.5 + np.sum(squares / (2 * mixing), axis=1)
-    return np.asarray(np.sqrt(rate / rng.gamma(2 + size / 2, size=len(rate))))

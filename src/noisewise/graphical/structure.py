@@ -14,11 +14,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["JunctionTree", "Region", "Regions", "junction_tree"]
+__all__ = ["JunctionTree", "Region", "Regions", "junction_tree", "onto"]
 
 Region = tuple[int, ...]
 Ints = NDArray[np.int64]
@@ -62,6 +63,14 @@ class JunctionTree:
             return ()
         parent = set(self.cliques[self.parents[k]])
         return tuple(v for v in self.cliques[k] if v in parent)
+
+
+def onto(table: NDArray[Any], variables: Sequence[int], inner: Sequence[int]) -> NDArray[Any]:
+    """Sum a table whose last axes are `variables` down to one whose last axes are `inner`, in that order."""
+    lead = table.ndim - len(variables)
+    left = [v for v in variables if v in inner]
+    summed = table.sum(axis=tuple(lead + a for a, v in enumerate(variables) if v not in inner))
+    return np.asarray(summed).transpose([*range(lead), *(lead + left.index(v) for v in inner)])
 
 
 def junction_tree(tables: Regions) -> JunctionTree:

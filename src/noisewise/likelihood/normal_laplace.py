@@ -4,6 +4,8 @@ With z = (y - mu)/tau and r = tau/b (Reed & Jorgensen 2004; the additive statist
     log f(y) = logaddexp(l1, l2) - log 2b,     l1,2 = r^2/2 -+ z r + log Phi(+-z - r),
     d/dmu log f = tanh((l1 - l2)/2)/b,         d/dtau^2 log f = 1/(2b^2) - phi(z)/(b tau exp(logaddexp(l1, l2))),
     F(y) = Phi(z) - (exp l1 - exp l2)/2.
+V is also normal with a random variance w (Andrews & Mallows 1974), which given V has
+    1/w ~ InverseGaussian(mean 1/(b |V|), shape 1/b^2).
 The terms are computed through h(x) = log(Phi(-x) exp(x^2/2)), so that l1 = -z^2/2 + h(r - z) cancels nothing. Where the
 noise is far below the spread (r > 50, |z| < r/20) the scores use f = sum_k r^(-2k) phi^(2k)(z)/tau instead.
 
@@ -19,12 +21,19 @@ from scipy.special import erfcx, log_ndtr, ndtr
 
 from noisewise.likelihood.quadrature import on_panels
 
-__all__ = ["cdf", "information", "log_density", "score"]
+__all__ = ["cdf", "draw_mixing", "information", "log_density", "score"]
 
 Floats = NDArray[np.float64]
 LOG_2PI = float(np.log(2 * np.pi))
 SERIES_RATIO = 50.0
 SERIES_TERMS = 8
+
+
+def draw_mixing(rng: np.random.Generator, noise: Floats, scale: ArrayLike, *, least: float = 1e-12) -> Floats:
+    """The variances w given the noise V; |V| counts as `least` scales or more, so that w is never 0."""
+    b = np.asarray(scale)
+    distance = np.maximum(np.abs(noise), least * b)
+    return np.asarray(1 / rng.wald(1 / (b * distance), 1 / np.square(b)))
 
 
 def log_density(y: ArrayLike, *, mean: ArrayLike, variance: ArrayLike, scale: ArrayLike) -> Floats:

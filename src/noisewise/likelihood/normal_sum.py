@@ -230,8 +230,7 @@ class NormalSum:
             spread = covariance - gain @ covariance
             root = np.linalg.cholesky(0.5 * (spread + spread.swapaxes(-1, -2)) + 1e-12 * covariance)
             u = centre + np.einsum("kde,ke->kd", root, rng.standard_normal(mean.shape))
-            distance = np.maximum(np.abs(self.observed[laplace] - u[:, laplace]), 1e-12 * b)
-            variances[:, laplace] = 1 / rng.wald(1 / (b * distance), 1 / np.square(b))
+            variances[:, laplace] = normal_laplace.draw_mixing(rng, self.observed[laplace] - u[:, laplace], b)
         return np.asarray(u)
 
     def latent(self, parameters: Parameters) -> Any:

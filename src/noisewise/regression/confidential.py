@@ -15,6 +15,7 @@ import numpy as np
 
 from noisewise.errors import Unsupported
 from noisewise.likelihood.joint import stated_sizes
+from noisewise.likelihood.normal_laplace import draw_mixing
 from noisewise.populations.parameters import Theta
 from noisewise.privacy.law import AdditiveLaw, DiscreteLaplace
 from noisewise.regression.problem import Floats
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from noisewise.regression.model import LinearRegression
 
 TURNS = 50
-TINY = 1e-12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,8 +56,7 @@ class MomentsLaw:
         for _ in range(1 if scale is None else TURNS):
             drawn = _given_noise(rng, n * mean, n * covariance, self.release.estimate, variance)
             if scale is not None:
-                distance = np.maximum(np.abs(self.release.estimate - drawn), TINY * scale)
-                variance = 1 / rng.wald(1 / (scale * distance), 1 / np.square(scale))
+                variance = draw_mixing(rng, self.release.estimate - drawn, scale)
         return drawn
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from noisewise.report.plots import BLACK, BLUE, _finish, _tidy
+from noisewise.report.plots import BLACK, BLUE, finish, tidy
 
 __all__ = ["interval_plot"]
 
@@ -37,5 +37,5 @@ def interval_plot(
     axes.invert_yaxis()
     axes.set(xlabel=x_label)
     axes.set_xlim(left=0)
-    _tidy(axes)
-    return _finish(figure, path)
+    tidy(axes)
+    return finish(figure, path)

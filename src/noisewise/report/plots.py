@@ -52,7 +52,7 @@ def posterior_plot(parameters: Sequence[Mapping[str, Any]], path: Target = None)
     for axes, parameter in zip(panels, parameters, strict=True):
         _draw_posterior(axes, parameter)
     _shared_legend(figure, panels)
-    return _finish(figure, path)
+    return finish(figure, path)
 
 
 def trace_plot(parameters: Sequence[Mapping[str, Any]], path: Target = None) -> bytes:
@@ -74,12 +74,12 @@ def trace_plot(parameters: Sequence[Mapping[str, Any]], path: Target = None) -> 
             right.stairs(np.histogram(ranks[k], bins=bins, density=True)[0], bins, color=colour, baseline=None)
         left.set(ylabel=_label(parameter), xlim=(0, draws.shape[1]))
         right.set(ylim=(0, None), xlim=(0, 1), yticks=[0, 1])
-        _tidy(left, right)
+        tidy(left, right)
     grid[0, 0].set_title("trace, one colour a chain")
     grid[0, 1].set_title("ranks within each chain (level if chains agree)")
     grid[-1, 0].set_xlabel("draw")
     grid[-1, 1].set_xlabel("rank among all draws")
-    return _finish(figure, path)
+    return finish(figure, path)
 
 
 def rank_plot(parameters: Sequence[Mapping[str, Any]], path: Target = None) -> bytes:
@@ -100,9 +100,9 @@ def rank_plot(parameters: Sequence[Mapping[str, Any]], path: Target = None) -> b
         axes.bar(centres, counts, width=width, color=np.where(outside, RED, BLUE).tolist())
         axes.set(xlabel=f"rank of the true {_label(parameter)}", ylabel="trials", xlim=(0, 1))
         axes.set_xticks([0, 0.5, 1], ["lowest", "middle", "highest"])
-        _tidy(axes)
+        tidy(axes)
     _shared_legend(figure, panels)
-    return _finish(figure, path)
+    return finish(figure, path)
 
 
 def ecdf_plot(parameters: Sequence[Mapping[str, Any]], path: Target = None) -> bytes:
@@ -125,9 +125,9 @@ def ecdf_plot(parameters: Sequence[Mapping[str, Any]], path: Target = None) -> b
         axes.set(xlabel=f"rank of the true {_label(parameter)}", ylabel="share below, minus rank", xlim=(0, 1))
         reach = 1.15 * max(half, float(np.max(np.abs(difference))))
         axes.set_ylim(-reach, reach)
-        _tidy(axes)
+        tidy(axes)
     _shared_legend(figure, panels)
-    return _finish(figure, path)
+    return finish(figure, path)
 
 
 def coverage_plot(rows: Sequence[Mapping[str, Any]], path: Target = None) -> bytes:
@@ -150,8 +150,8 @@ def coverage_plot(rows: Sequence[Mapping[str, Any]], path: Target = None) -> byt
     axes.set(xlabel="coverage claimed", ylabel="coverage seen")
     axes.set(xlim=(max(0, least - 0.05), 1.01), ylim=(max(0, least - 0.05), 1.01))
     axes.legend(frameon=False, loc="upper left")
-    _tidy(axes)
-    return _finish(figure, path)
+    tidy(axes)
+    return finish(figure, path)
 
 
 def curve_plot(
@@ -181,9 +181,9 @@ def curve_plot(
             axes.set_xscale("log")
         if log_y:
             axes.set_yscale("log")
-        _tidy(axes)
+        tidy(axes)
     _shared_legend(figure, panels)
-    return _finish(figure, path)
+    return finish(figure, path)
 
 
 def band_plot(
@@ -207,9 +207,9 @@ def band_plot(
     if points is not None:
         axes.plot(*points, linestyle="none", marker="o", markersize=3, color=GREY, zorder=0)
     axes.set(xlabel=x_label, ylabel=y_label)
-    _tidy(axes)
+    tidy(axes)
     _shared_legend(figure, [axes])
-    return _finish(figure, path)
+    return finish(figure, path)
 
 
 def heat_map(
@@ -241,7 +241,7 @@ def heat_map(
     if best is not None:
         axes.plot(*best, marker="*", markersize=14, color="white", markeredgecolor=BLACK)
     axes.set(xlabel=x_label, ylabel=y_label, title=title)
-    return _finish(figure, path)
+    return finish(figure, path)
 
 
 def density(draws: ArrayLike, x: Floats, support: tuple[float, float] = (-math.inf, math.inf)) -> Floats:
@@ -269,7 +269,7 @@ def _draw_posterior(axes: Axes, parameter: Mapping[str, Any]) -> None:
     support = tuple(float(end) for end in parameter.get("support", (-math.inf, math.inf)))
     truth = parameter.get("truth")
     axes.set(xlabel=_label(parameter), yticks=[])
-    _tidy(axes)
+    tidy(axes)
     axes.spines["left"].set_visible(False)
     if np.ptp(draws) == 0:
         axes.axvline(float(draws[0]), color=BLUE, linewidth=2, label="estimate")
@@ -357,7 +357,7 @@ def _shared_legend(figure: Figure, panels: Sequence[Axes]) -> None:
         figure.legend(list(entries.values()), list(entries), loc="outside lower center", ncols=columns, frameon=False)
 
 
-def _tidy(*panels: Axes) -> None:
+def tidy(*panels: Axes) -> None:
     for axes in panels:
         axes.spines[["top", "right"]].set_visible(False)
 
@@ -380,7 +380,7 @@ def _some(items: Sequence[Mapping[str, Any]], argument: str) -> Sequence[Mapping
     return items
 
 
-def _finish(figure: Figure, path: Target) -> bytes:
+def finish(figure: Figure, path: Target) -> bytes:
     """The figure as PNG bytes; also in a file, in the format of its ending."""
     stream = BytesIO()
     figure.savefig(stream, format="png", dpi=150, metadata={"Software": None})

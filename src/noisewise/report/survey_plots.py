@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from noisewise.report.plots import BLACK, BLUE, GREEN, GREY, RED, Target, _finish, _tidy
+from noisewise.report.plots import BLACK, BLUE, GREEN, GREY, RED, Target, finish, tidy
 
 Floats = NDArray[np.float64]
 
@@ -34,7 +34,7 @@ def course_plot(
             _draw_course(axes, course, name, with_edges=row == 0)
             if truth is not None:
                 axes.axhline(truth[name], color=BLACK, linewidth=1, label="truth")
-            _tidy(axes)
+            tidy(axes)
         grid[0][column].set_title(label)
         grid[-1][column].set_xlabel("answers")
     for row, name in enumerate(names):
@@ -46,7 +46,7 @@ def course_plot(
         room = 0.25 * (high - low) or 1.0
         grid[row][0].set_ylim(low - room, high + room)
     grid[0][0].legend(fontsize="small", loc="best")
-    return _finish(figure, path)
+    return finish(figure, path)
 
 
 def runs_plot(
@@ -61,8 +61,8 @@ def runs_plot(
         axes.axhline(truth[name], color=BLACK, linewidth=1)
         axes.boxplot(boxes, tick_labels=list(estimates), medianprops={"color": RED})
         axes.set_title(f"posterior mean of {name}")
-        _tidy(axes)
-    return _finish(figure, path)
+        tidy(axes)
+    return finish(figure, path)
 
 
 def _draw_course(axes: Axes, course: Mapping[str, Any], name: str, *, with_edges: bool) -> None:
