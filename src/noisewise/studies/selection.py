@@ -25,9 +25,9 @@ from noisewise.likelihood import normal_laplace
 from noisewise.likelihood.normal_sum import NormalSum
 from noisewise.plan import Plan, plan
 from noisewise.populations.parameters import Array
-from noisewise.populations.population import Population
+from noisewise.populations.population import Normal, Population
 from noisewise.privacy.guarantee import GaussianDP, PureDP
-from noisewise.schema import Schema
+from noisewise.schema import Bounded, Schema
 from noisewise.statistics import Mean, Records, column
 from noisewise.statistics.feature import Feature
 from noisewise.studies.study import Row, Rows
@@ -35,6 +35,7 @@ from noisewise.studies.study import Row, Rows
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+Point = tuple[str, float, Mapping[str, Any]]  # mechanism, epsilon, settings
 MECHANISMS = ("gaussian", "laplace")
 NO_PRIVACY = 1e6  # the epsilon that stands for none: noise too small to matter beside the spread of a sum
 LEAST_NODES, SMALLEST = 300, 1e-5  # of the grid in log theta, and its lower end as a share of the upper
@@ -62,6 +63,35 @@ class Grid:
     def means(self, log_likelihood: Array) -> Array:
         """E[theta | y_r] for every release."""
         return np.asarray(self.theta @ self.weights(log_likelihood))
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One mechanism and epsilon: a normal population of variance theta, flat a priori, and clamped data sets of it."""
+
+    mechanism: str
+    epsilon: float
+    theta: float
+    schema: Schema
+    population: Population
+    grid: Grid
+    records: Array  # (repeats, n)
+
+    @classmethod
+    def of(cls, rng: np.random.Generator, point: Point) -> Scene:
+        from scipy import stats
+
+        mechanism, epsilon, settings = point
+        n, bound, theta, high = (settings[name] for name in ("n", "bound", "theta", "prior_high"))
+        records = np.clip(np.sqrt(theta) * rng.standard_normal((settings["repeats"], n)), -bound, bound)
+        schema = Schema({"x": Bounded(-bound, bound)}, n=n, neighbours="change-one")
+        population = Normal(mean=0, variance=stats.uniform(0, high))
+        return cls(mechanism, epsilon, theta, schema, population, Grid.of(high, n), records)
+
+    def row(self, plan: Plan, information: float, log_likelihood: Array) -> Row:
+        """What was told, and the errors of the posterior means."""
+        errors = self.grid.means(log_likelihood) - self.theta
+        return row_of(self.mechanism, self.epsilon, plan.statistic, information, errors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +216,6 @@ def note(rows: Rows) -> str:
     )
 
 
-def points_of(settings: Mapping[str, Any]) -> Sequence[tuple[str, float, Mapping[str, Any]]]:
+def points_of(settings: Mapping[str, Any]) -> Sequence[Point]:
     """The grid of mechanisms and epsilons."""
     return [(mechanism, epsilon, settings) for mechanism in settings["mechanism"] for epsilon in settings["epsilon"]]

@@ -11,31 +11,24 @@ Likelihood and information are those of the central limit theorem, as in the pap
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 from noisewise.design.information import information_rows
-from noisewise.populations.population import Normal
-from noisewise.schema import Bounded, Schema
 from noisewise.statistics import Mean
 from noisewise.studies.selection import (
     MECHANISMS,
-    Grid,
     NoisySum,
+    Point,
+    Scene,
     draw,
     note,
     planned,
     points_of,
     power,
-    row_of,
     standard_noise,
 )
 from noisewise.studies.setting import Setting
 from noisewise.studies.study import Row, Rows, Setup, Study
-
-Point = tuple[str, float, Mapping[str, Any]]
 
 
 def measure(setup: Setup) -> Rows:
@@ -46,22 +39,16 @@ def measure(setup: Setup) -> Rows:
 
 def rows_at(rng: np.random.Generator, point: Point) -> list[Row]:
     """Every statistic at one mechanism and epsilon, on the same records and standard noise."""
-    from scipy import stats
-
+    scene = Scene.of(rng, point)
     mechanism, epsilon, settings = point
-    n, bound, theta, high = (settings[name] for name in ("n", "bound", "theta", "prior_high"))
-    schema = Schema({"x": Bounded(-bound, bound)}, n=n, neighbours="change-one")
-    population = Normal(mean=0, variance=stats.uniform(0, high))
-    grid = Grid.of(high, n)
-    records = np.clip(np.sqrt(theta) * rng.standard_normal((settings["repeats"], n)), -bound, bound)
     noise = standard_noise(rng, mechanism, settings["repeats"])
     rows = []
     for exponent in settings["exponent"]:
-        plan = planned(Mean(power(exponent)), schema, mechanism, epsilon)
-        model = NoisySum.of(plan, population, grid.theta, exponent)
-        estimates = grid.means(model.log_likelihood(model.released(records, noise)))
-        matrices, _ = information_rows(plan, population, {"variance": np.array([theta])}, likelihood="clt")
-        rows.append(row_of(mechanism, epsilon, plan.statistic, float(matrices[0, 0, 0]), estimates - theta))
+        plan = planned(Mean(power(exponent)), scene.schema, mechanism, epsilon)
+        model = NoisySum.of(plan, scene.population, scene.grid.theta, exponent)
+        matrices, _ = information_rows(plan, scene.population, {"variance": np.array([scene.theta])}, likelihood="clt")
+        log_likelihood = model.log_likelihood(model.released(scene.records, noise))
+        rows.append(scene.row(plan, float(matrices[0, 0, 0]), log_likelihood))
     return rows
 
 

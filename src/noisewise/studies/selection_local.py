@@ -11,8 +11,6 @@ itself, so all statistics are then equal.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from scipy.special import log_ndtr
@@ -22,25 +20,23 @@ from noisewise.design.information import information_rows
 from noisewise.likelihood.local_answers import LocalAnswers
 from noisewise.plan import Plan
 from noisewise.populations.parameters import Array
-from noisewise.populations.population import Normal, Population
-from noisewise.schema import Bounded, Schema
+from noisewise.populations.population import Population
 from noisewise.statistics import Records
 from noisewise.studies.selection import (
     MECHANISMS,
-    Grid,
+    Point,
+    Scene,
     draw,
     note,
     planned,
     points_of,
     power,
-    row_of,
     standard_noise,
 )
 from noisewise.studies.setting import Setting
 from noisewise.studies.study import Row, Rows, Setup, Study
 
 PIECE = 4_000_000  # densities at once
-Point = tuple[str, float, Mapping[str, Any]]
 
 
 def measure(setup: Setup) -> Rows:
@@ -51,25 +47,21 @@ def measure(setup: Setup) -> Rows:
 
 def rows_at(rng: np.random.Generator, point: Point) -> list[Row]:
     """Every statistic at one mechanism and epsilon, on the same records and standard noise."""
-    from scipy import stats
-
+    scene = Scene.of(rng, point)
     mechanism, epsilon, settings = point
-    n, bound, theta, high = (settings[name] for name in ("n", "bound", "theta", "prior_high"))
-    schema = Schema({"x": Bounded(-bound, bound)}, n=n, neighbours="change-one")
-    population = Normal(mean=0, variance=stats.uniform(0, high))
-    grid = Grid.of(high, n)
-    records = np.clip(np.sqrt(theta) * rng.standard_normal((settings["repeats"], n)), -bound, bound)
+    records, bound, theta = scene.records, settings["bound"], scene.grid.theta
     noise = standard_noise(rng, mechanism, records.shape)
     rows = []
     for exponent in settings["exponent"]:
-        plan = planned(Records(power(exponent)), schema, mechanism, epsilon)
+        plan = planned(Records(power(exponent)), scene.schema, mechanism, epsilon)
         if math.isinf(epsilon):
-            log_likelihood, told = records_log_likelihood(records, bound, grid.theta), told_by_records(n, bound, theta)
+            told = told_by_records(settings["n"], bound, scene.theta)
+            log_likelihood = records_log_likelihood(records, bound, theta)
         else:
-            answers = np.abs(records) ** exponent + noise_scale(plan, population) * noise
-            log_likelihood = answers_log_likelihood(plan, population, answers, grid.theta)
-            told = float(information_rows(plan, population, {"variance": np.array([theta])})[0][0, 0, 0])
-        rows.append(row_of(mechanism, epsilon, plan.statistic, told, grid.means(log_likelihood) - theta))
+            told = float(information_rows(plan, scene.population, {"variance": np.array([scene.theta])})[0][0, 0, 0])
+            answers = np.abs(records) ** exponent + noise_scale(plan, scene.population) * noise
+            log_likelihood = answers_log_likelihood(plan, scene.population, answers, theta)
+        rows.append(scene.row(plan, told, log_likelihood))
     return rows
 
 
