@@ -11,7 +11,16 @@ from scipy import stats
 import noisewise as nw
 from noisewise.privacy.guarantee import GaussianDP, PureDP
 from noisewise.statistics import Moments
-from noisewise.studies.regression import FAR, METHODS, Synthetic, fitted, release_of, seed_for, unclamped_plan
+from noisewise.studies.regression import (
+    FAR,
+    METHODS,
+    STANDARDISED,
+    Synthetic,
+    fitted,
+    plan_with_small_noise,
+    release_of,
+    seed_for,
+)
 
 CHEAP = ("naive", "fixed-s-fast", "non-private")
 
@@ -26,7 +35,7 @@ def test_the_noise_is_that_of_records_in_the_unit_box_and_the_release_says_what_
     statistic = Moments(["x1", "x2"], "y")
     columns = {name: nw.Bounded(-1, 1) for name in ("x1", "x2", "y")}
     near = nw.plan(statistic, nw.Schema(columns, n=100, neighbours="change-one"), guarantee=guarantee)
-    far = unclamped_plan(statistic, 100, guarantee)
+    far = plan_with_small_noise(statistic, 100, guarantee)
     np.testing.assert_allclose(far.law.scale, near.law.scale, rtol=1e-5)  # type: ignore[union-attr]
     assert far.schema.columns["y"] == nw.Bounded(-FAR, FAR)
     # A record may now move the products by up to 400, so the same noise protects far less, and says so.
@@ -37,7 +46,7 @@ def test_the_noise_is_that_of_records_in_the_unit_box_and_the_release_says_what_
 def test_a_release_is_the_sums_of_products_and_noise() -> None:
     rng = np.random.default_rng(1)
     rows = rng.normal(0, 0.5, (300, 2))
-    planned = unclamped_plan(Moments("x1", "y"), 300, PureDP(10**6))
+    planned = plan_with_small_noise(Moments("x1", "y"), 300, PureDP(10**6))
     x, y = rows.T
     found = np.ravel(list(release_of(rng, planned, rows).estimate))
     np.testing.assert_allclose(found, [x.sum(), y.sum(), x @ x, x @ y, y @ y], atol=1e-3)
@@ -63,6 +72,31 @@ def test_two_thirds_of_responses_lie_in_the_box_where_the_print_says_95_percent(
     inside = sum(abs(float(synthetic.draw(rng).rows[0][0, -1])) <= 1 for _ in range(count))
     assert stats.binomtest(inside, count, 0.674).pvalue > 1e-6  # 0.674 by four million draws of other code
     assert stats.binomtest(inside, count, 0.95).pvalue < 1e-6
+
+
+@pytest.mark.parametrize("name", ["normal", "uniform", "log-normal", "two-point"])
+def test_covariates_of_every_law_keep_the_mean_and_the_spread_of_the_model(name: str) -> None:
+    """Standardised by the moments that scipy has for each law."""
+    known = {"normal": stats.norm(), "uniform": stats.uniform(), "log-normal": stats.lognorm(1)}
+    z = STANDARDISED[name](np.random.default_rng(), (2000, 2)).ravel()
+    if name == "two-point":
+        assert set(z) == {-0.5, 2.0}  # (0 - 1/5)/(2/5) and (1 - 1/5)/(2/5)
+        assert stats.binomtest(int(np.sum(z == 2)), z.size, 0.2).pvalue > 1e-6
+        return
+    law = known[name]
+    assert stats.kstest(law.mean() + law.std() * z, law.cdf).pvalue > 1e-6
+
+
+def test_covariates_that_are_not_normal_reach_the_rows() -> None:
+    x = world(n=50, covariates="two-point").draw(np.random.default_rng()).rows[0][:, 0]
+    assert len(np.unique(x.round(9))) == 2
+
+
+def test_records_are_clamped_to_the_bound_that_is_set() -> None:
+    rng = np.random.default_rng(8)
+    planned = plan_with_small_noise(Moments("x1", "y"), 3, PureDP(10**6), bound=2)
+    found = np.ravel(list(release_of(rng, planned, np.array([[0.0, 3.0], [-5.0, 1.0], [1.0, 1.0]])).estimate))
+    np.testing.assert_allclose(found, [-1, 4, 5, -1, 6], atol=1e-3)
 
 
 def test_the_non_private_posterior_is_the_conjugate_one() -> None:
