@@ -9,6 +9,7 @@ touched: it does not come from NumPy.
 import os
 import random
 
+import numpy as np
 import numpy.random.bit_generator
 import pytest
 
@@ -26,3 +27,11 @@ def repeatable_entropy(request, monkeypatch):
     if SEED:
         own = random.Random(f"{SEED} {request.node.nodeid}")
         monkeypatch.setattr(numpy.random.bit_generator, "randbits", own.getrandbits)
+
+
+@pytest.fixture
+def rng():
+    """A generator with that entropy; its seed is printed with a failure."""
+    seed = np.random.SeedSequence().entropy
+    print(f"seed {seed}")
+    return np.random.default_rng(seed)

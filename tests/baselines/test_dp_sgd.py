@@ -32,13 +32,6 @@ RUNS = [  # sampling rate, steps, noise multiplier, delta
 ]
 
 
-@pytest.fixture
-def rng() -> np.random.Generator:
-    seed = np.random.SeedSequence().entropy
-    print(f"seed {seed}")
-    return np.random.default_rng(seed)
-
-
 def event(rate: float, steps: int, sigma: float) -> SelfComposedDpEvent:
     return SelfComposedDpEvent(PoissonSampledDpEvent(rate, GaussianDpEvent(sigma)), steps)
 

@@ -23,13 +23,6 @@ LEVELS = np.array([0, 2, 2, 1, 2, 0], float)
 HEIGHTS = np.array([1.5, -0.3, 2.2, 0.9, 1.1], float)
 
 
-@pytest.fixture
-def rng() -> np.random.Generator:
-    seed = np.random.SeedSequence().entropy
-    print(f"seed {seed}")
-    return np.random.default_rng(seed)
-
-
 def cdf_on(grid: Any, log_density: Any) -> Cdf:
     """The distribution function of a density on a grid, by the trapezoid rule."""
     density = np.exp(log_density - np.max(log_density))

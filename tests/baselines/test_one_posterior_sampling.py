@@ -56,13 +56,6 @@ def largest_ratio(family: str, tau: float, sizes: tuple[int, ...]) -> float:
     return worst
 
 
-@pytest.fixture
-def rng() -> np.random.Generator:
-    seed = np.random.SeedSequence().entropy
-    print(f"seed {seed}")
-    return np.random.default_rng(seed)
-
-
 @pytest.mark.parametrize("epsilon", [0.001, 0.1, 1.0])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_no_neighbour_changes_the_law_of_a_sample_by_more_than_epsilon(family: str, epsilon: float) -> None:

@@ -12,13 +12,6 @@ from noisewise.regression.problem import Prior
 ALARM = 1e-6
 
 
-@pytest.fixture
-def rng():
-    seed = np.random.SeedSequence().entropy
-    print(f"seed {seed}")
-    return np.random.default_rng(seed)
-
-
 def records(rng, n=40):
     x = rng.normal(0.5, 1.0, (n, 2))
     return x, 1.0 + x @ [0.5, -0.7] + 0.6 * rng.standard_normal(n)

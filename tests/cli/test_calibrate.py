@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from noisewise.cli.main import main
+from command_line import Run, Shown, run_here
 
 SCHEMA = """\
 [schema]
@@ -25,7 +22,6 @@ RELEASE = """\
 statistic = "mean(income)"
 guarantee = { mu = "1" }
 """
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
@@ -33,20 +29,12 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     """The command on a spec, in a folder of its own: exit code, output, errors."""
     monkeypatch.chdir(tmp_path)
 
-    def act(spec: str, *arguments: str) -> tuple[int, str, str]:
+    def command(spec: str, *arguments: str) -> Shown:
         Path("spec.toml").write_text(spec, "utf-8")
         # The central limit theorem is the quickest, and right here: forty normal records, hardly ever clamped.
-        monkeypatch.setattr(sys, "argv", ["noisewise", "calibrate", "spec.toml", "--likelihood", "clt", *arguments])
-        capsys.readouterr()
-        code: object = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = stop.code
-        shown = capsys.readouterr()
-        return int(str(code or 0)), shown.out, shown.err
+        return run_here(monkeypatch, capsys, "calibrate", "spec.toml", "--likelihood", "clt", *arguments)
 
-    return act
+    return command
 
 
 def test_a_release_is_calibrated_and_told_in_rows_ranks_and_a_plot(run: Run) -> None:

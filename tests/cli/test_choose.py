@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from command_line import Run, Shown, run_here
 
 from noisewise.cli.choose import release_section
-from noisewise.cli.main import main
 from noisewise.cli.spec import Spec
 from noisewise.plan import Plan, plan
 from noisewise.privacy.guarantee import ApproxDP, GaussianDP, PureDP
@@ -36,7 +34,6 @@ guarantee = { mu = "1" }
 [population]
 income = "normal(mean=norm(50, 10), sd=15)"
 """
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
@@ -45,18 +42,10 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     monkeypatch.chdir(tmp_path)
     (tmp_path / "spec.toml").write_text(SPEC, "utf-8")
 
-    def act(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["noisewise", "choose", *arguments])
-        capsys.readouterr()
-        code: object = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = stop.code
-        shown = capsys.readouterr()
-        return int(str(code or 0)), shown.out, shown.err
+    def command(*arguments: str) -> Shown:
+        return run_here(monkeypatch, capsys, "choose", *arguments)
 
-    return act
+    return command
 
 
 def test_the_table_is_printed_and_the_winner_is_ready_to_be_released(run: Run, tmp_path: Path) -> None:

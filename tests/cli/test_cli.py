@@ -17,9 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from command_line import run_here
 
 import noisewise as nw
-from noisewise.cli.main import main
 
 COMMAND = Path(sys.executable).with_name("noisewise")
 N = 30
@@ -172,14 +172,7 @@ def run(
     monkeypatch.chdir(home)
 
     def call(*arguments: str) -> subprocess.CompletedProcess[str]:
-        monkeypatch.setattr(sys, "argv", ["noisewise", *arguments])
-        code: object = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = end.code or 0
-        said = capsys.readouterr()
-        return subprocess.CompletedProcess(arguments, int(str(code)), said.out, said.err)
+        return subprocess.CompletedProcess(arguments, *run_here(monkeypatch, capsys, *arguments))
 
     return call
 

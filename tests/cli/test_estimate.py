@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from command_line import Run, Shown, run_here
 
-from noisewise.cli.main import main
 from noisewise.release import Release
 
 SPEC = """\
@@ -29,7 +27,6 @@ guarantee = { epsilon = "1" }
 [population]
 smoker = "bernoulli(p=beta(2, 2))"
 """
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
@@ -39,18 +36,10 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     (tmp_path / "spec.toml").write_text(SPEC, "utf-8")
     (tmp_path / "people.csv").write_text("smoker\n" + "yes\nno\nno\nno\n" * 5, "utf-8")
 
-    def act(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["noisewise", "estimate", *arguments])
-        capsys.readouterr()
-        code: object = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = stop.code
-        shown = capsys.readouterr()
-        return int(str(code or 0)), shown.out, shown.err
+    def command(*arguments: str) -> Shown:
+        return run_here(monkeypatch, capsys, "estimate", *arguments)
 
-    return act
+    return command
 
 
 def test_risk_certificate_and_answers_are_printed_and_written(run: Run, tmp_path: Path) -> None:

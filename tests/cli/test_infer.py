@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import Run, Shown, run_here
 from scipy import stats
 
 from noisewise.cli.infer import FILES, MARK
-from noisewise.cli.main import main
 from noisewise.inference.posterior import Posterior
 from noisewise.likelihood.simulate import simulate
 from noisewise.plan import plan
@@ -27,7 +25,6 @@ SPEC = """\
 [population]
 income = "normal(mean=norm(50, 20), sd=15)"
 """
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
@@ -35,19 +32,11 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     """The command in this process, in a folder of its own: exit code, output, errors."""
     monkeypatch.chdir(tmp_path)
 
-    def act(*arguments: str) -> tuple[int, str, str]:
+    def command(*arguments: str) -> Shown:
         law = () if "--likelihood" in arguments else ("--likelihood", "clt")  # it is the quickest
-        monkeypatch.setattr(sys, "argv", ["noisewise", *arguments, *law])
-        capsys.readouterr()
-        code: object = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = stop.code
-        shown = capsys.readouterr()
-        return int(str(code or 0)), shown.out, shown.err
+        return run_here(monkeypatch, capsys, *arguments, *law)
 
-    return act
+    return command
 
 
 @pytest.fixture

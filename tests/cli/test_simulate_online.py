@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from noisewise.cli.main import main
+from command_line import Run, Shown, run_here
 
 SPEC = """\
 [population]
@@ -21,7 +18,6 @@ n_particles = 50
 truth = { mean = 45, sd = 10 }
 """
 COMPARED = SPEC + "compare = { clip = [-55, 145] }\n"
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
@@ -29,19 +25,11 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     """The command on a spec, in a folder of its own: exit code, output, errors."""
     monkeypatch.chdir(tmp_path)
 
-    def act(spec: str, *arguments: str) -> tuple[int, str, str]:
+    def command(spec: str, *arguments: str) -> Shown:
         Path("spec.toml").write_text(spec, "utf-8")
-        monkeypatch.setattr(sys, "argv", ["noisewise", "simulate-online", "spec.toml", *arguments])
-        capsys.readouterr()
-        code: object = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = stop.code
-        shown = capsys.readouterr()
-        return int(str(code or 0)), shown.out, shown.err
+        return run_here(monkeypatch, capsys, "simulate-online", "spec.toml", *arguments)
 
-    return act
+    return command
 
 
 def test_one_run_is_told_beside_a_fixed_question_and_written(run: Run) -> None:

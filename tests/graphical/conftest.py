@@ -1,10 +1,10 @@
-import numpy as np
 import pytest
+from graphical_models import CLIQUES, LEVELS
+
+import noisewise as nw
 
 
 @pytest.fixture
-def rng():
-    """A fresh generator each time; its seed is printed with a failure."""
-    seed = np.random.SeedSequence().entropy
-    print(f"seed {seed}")
-    return np.random.default_rng(seed)
+def model():
+    """A chain of four columns."""
+    return nw.GraphicalModel(CLIQUES, LEVELS)

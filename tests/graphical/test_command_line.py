@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import csv
-import sys
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+from command_line import run_here
 
-from noisewise.cli.main import main
 from noisewise.inference.posterior import Posterior
 
 SPEC = """\
@@ -34,12 +32,6 @@ levels={'age': ['young', 'old'], 'smokes': ['yes', 'no'], 'ill': ['yes', 'no']})
 """
 
 
-def act(monkeypatch, *arguments):
-    monkeypatch.setattr(sys, "argv", ["noisewise", *arguments])
-    with suppress(SystemExit):
-        main()
-
-
 def test_release_and_infer_from_one_spec(tmp_path, monkeypatch, capsys, rng):
     monkeypatch.chdir(tmp_path)
     smokes = rng.random(20_000) < 0.3
@@ -53,10 +45,9 @@ def test_release_and_infer_from_one_spec(tmp_path, monkeypatch, capsys, rng):
         )
         writer.writerows(words)
     Path("spec.toml").write_text(SPEC, "utf-8")
-    act(monkeypatch, "release", "spec.toml", "--data", "people.csv", "--ledger", "l", "--out", "r.json")
-    act(monkeypatch, "infer", "r.json", "--spec", "spec.toml", "--out", "found", "--draws", "100", "--warmup", "100",
-        "--seed", "1")  # fmt: skip
-    printed = capsys.readouterr().out
+    run_here(monkeypatch, capsys, "release", "spec.toml", "--data", "people.csv", "--ledger", "l", "--out", "r.json")
+    options = ("--draws", "100", "--warmup", "100", "--seed", "1")
+    _, printed, _ = run_here(monkeypatch, capsys, "infer", "r.json", "--spec", "spec.toml", "--out", "found", *options)
     assert "P(smokes=yes)" in printed
     posterior = Posterior.load("found/posterior.npz")
     # Sampling has sd 0.005 at most, and the noise less: 0.04 is eight of both.
@@ -65,5 +56,7 @@ def test_release_and_infer_from_one_spec(tmp_path, monkeypatch, capsys, rng):
     assert abs(float(np.mean(posterior.draws["P(smokes)"][..., 0])) - 0.3) < 0.04
     page = Path("found/report.html").read_text("utf-8")
     assert "gives a point estimate here" in page
-    act(monkeypatch, "infer", "r.json", "--spec", "spec.toml", "--out", "point", "--method", "map", "--quiet")
+    run_here(
+        monkeypatch, capsys, "infer", "r.json", "--spec", "spec.toml", "--out", "point", "--method", "map", "--quiet"
+    )
     assert "point estimate" in Path("point/summary.txt").read_text("utf-8")

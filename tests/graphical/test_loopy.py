@@ -70,7 +70,7 @@ def test_a_product_with_sigma_is_that_of_its_matrix(tables, rng):
     loopy, rows = LoopyEngine(tables), 0.5 * rng.uniform(-1, 1, (2, tables.cells))
     directions = rng.standard_normal(rows.shape)
     expected = [loopy.covariance(row) @ direction for row, direction in zip(rows, directions, strict=True)]
-    assert loopy.products_of_rows(rows, directions) == pytest.approx(np.stack(expected), abs=1e-8)
+    assert loopy.linearised(rows)[2](directions) == pytest.approx(np.stack(expected), abs=1e-8)
 
 
 @each(LOOPS)
@@ -115,7 +115,7 @@ def test_where_fixed_points_part_no_impossible_covariance_is_given(size):
     assert loopy.beliefs(potentials).converged
     sigma = loopy.covariance(potentials)
     assert np.abs(sigma).max() <= 1
-    assert loopy.products_of_rows(potentials[None], np.eye(12)[:1])[0] == pytest.approx(sigma[0], abs=1e-12)
+    assert loopy.linearised(potentials[None])[2](np.eye(12)[:1])[0] == pytest.approx(sigma[0], abs=1e-12)
 
 
 def test_damping_settles_what_replacing_messages_does_not():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from graphs import chain, erdos_renyi, third_order
 
-from noisewise.graphical.structure import JunctionTree, Regions, junction_tree
+from noisewise.graphical.structure import JunctionTree, Regions, junction_tree, onto
 
 
 def faults(tables, tree):
@@ -88,3 +88,11 @@ def test_cells_are_laid_end_to_end(rng):
     parts = [np.arange(tables.cells)[tables.part(r)] for r in range(len(sizes))]
     assert np.array_equal(np.concatenate(parts), np.arange(tables.cells))
     assert [len(part) for part in parts] == sizes
+
+
+@pytest.mark.parametrize(("inner", "letters"), [((), ""), ((7,), "c"), ((2, 5), "ba"), ((7, 5, 2), "cab")])
+def test_a_table_is_summed_onto_the_axes_asked_for_in_their_order(rng, inner, letters):
+    table = rng.integers(100, size=(6, 2, 3, 4))
+    found = onto(table, (5, 2, 7), inner)
+    np.testing.assert_array_equal(found, np.einsum(f"kabc->k{letters}", table))
+    np.testing.assert_array_equal(onto(table[0], (5, 2, 7), inner), found[0])

@@ -11,6 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from normal_posteriors import posterior_of, release_at
 from scipy import stats
 from scipy.special import expit, log_ndtr
 
@@ -318,8 +319,10 @@ def toys():
 
 
 @pytest.fixture
-def rng():
-    """A fresh generator each time; its seed is printed with a failure."""
-    seed = np.random.SeedSequence().entropy
-    print(f"seed {seed}")
-    return np.random.default_rng(seed)
+def seed(rng):
+    return int(rng.integers(2**62))
+
+
+@pytest.fixture
+def posterior(seed):
+    return posterior_of([release_at(1.5)], seed=seed)

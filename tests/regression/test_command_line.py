@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import run_here
 from moment_releases import SEED, records
 
-from noisewise.cli.main import main
 from noisewise.inference.posterior import Posterior
 
 SPEC = """\
@@ -34,12 +32,6 @@ guarantee = { mu = "3" }
 """
 
 
-def act(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
-    monkeypatch.setattr(sys, "argv", ["noisewise", *arguments])
-    with suppress(SystemExit):
-        main()
-
-
 def test_release_and_infer_from_one_spec(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -48,9 +40,9 @@ def test_release_and_infer_from_one_spec(
     rows = np.column_stack(list(columns.values()))
     np.savetxt("people.csv", rows, delimiter=",", header=",".join(columns), comments="", fmt="%.6f")
     Path("spec.toml").write_text(SPEC, "utf-8")
-    act(monkeypatch, "release", "spec.toml", "--data", "people.csv", "--ledger", "l", "--out", "cost.json")
-    act(monkeypatch, "infer", "cost.json", "--spec", "spec.toml", "--out", "found", "--seed", str(SEED))
-    shown = capsys.readouterr().out
+    run_here(monkeypatch, capsys, "release", "spec.toml", "--data", "people.csv", "--ledger", "l", "--out", "cost.json")
+    learn = ("infer", "cost.json", "--spec", "spec.toml", "--out", "found", "--seed", str(SEED))
+    _, shown, _ = run_here(monkeypatch, capsys, *learn)
     assert "noise_variance" in shown
     assert "covariate_mean" not in shown
     assert "age" in Path("found/report.html").read_text("utf-8")

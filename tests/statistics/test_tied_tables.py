@@ -76,14 +76,6 @@ def farthest(table: Any, norm: int, neighbours: str) -> float:
     return max(float(np.linalg.norm(table - row, ord=norm, axis=1).max()) for row in table)
 
 
-@pytest.fixture
-def rng():
-    """A fresh generator each time; its seed is printed with a failure."""
-    seed = np.random.SeedSequence().entropy
-    print(f"seed {seed}")
-    return np.random.default_rng(seed)
-
-
 # ---- the value ----
 
 

@@ -19,13 +19,6 @@ from noisewise.studies.setting import read_settings
 FALSE_ALARM = 1e-6
 
 
-@pytest.fixture
-def rng() -> np.random.Generator:
-    seed = np.random.SeedSequence().entropy
-    print(f"seed {seed}")
-    return np.random.default_rng(seed)
-
-
 def predicted(rng: np.random.Generator, family: str, size: int) -> Any:
     """Records of the prior predictive law, each with a parameter of its own, by numpy alone."""
     if family == "normal":

@@ -18,13 +18,6 @@ MOBILITY = graphical_mobility.STUDY
 TINY = {"nodes": 4, "states": 2, "draws": 30, "seeds": 2}
 
 
-@pytest.fixture
-def rng() -> np.random.Generator:
-    seed = np.random.SeedSequence().entropy
-    print(f"seed {seed}")
-    return np.random.default_rng(seed)
-
-
 # ---- worlds ----
 
 

@@ -45,13 +45,6 @@ def deviations(rng: np.random.Generator, model: Model, kernel: Kernel) -> tuple[
     return first, second
 
 
-@pytest.fixture
-def rng() -> np.random.Generator:
-    seed = np.random.SeedSequence().entropy
-    print(f"seed {seed}")
-    return np.random.default_rng(seed)
-
-
 @pytest.mark.parametrize("bound", [0.5, 3.0, 10.0])
 def test_the_closed_moments_are_those_of_clamped_absolute_normals(bound: float) -> None:
     model = NormalAbsolutes(n=7, bound=bound, scale=1.0, y=0.0)

@@ -42,13 +42,6 @@ def deviation(of: Problem, judged: Problem, rng: np.random.Generator, y: float, 
     return float(np.max(np.abs(each.mean(axis=0) - 1) / (error + 0.01)))
 
 
-@pytest.fixture
-def rng() -> np.random.Generator:
-    seed = np.random.SeedSequence().entropy
-    print(f"seed {seed}")
-    return np.random.default_rng(seed)
-
-
 @pytest.mark.parametrize(("name", "y"), [("median", 1.0), ("max", 2.9)])
 def test_the_bank_of_data_sets_scores_a_release_as_the_library_does(
     name: str, y: float, rng: np.random.Generator

@@ -19,13 +19,6 @@ FALSE_ALARM = 1e-6
 FIELDS = ["release", "parameter", "method", "mean", "sd", "ess_per_second", "deviation", "deviation_sd"]
 
 
-@pytest.fixture
-def rng() -> np.random.Generator:
-    seed = np.random.SeedSequence().entropy
-    print(f"seed {seed}")
-    return np.random.default_rng(seed)
-
-
 def settings(**given: Any) -> dict[str, Any]:
     return read_settings(STUDY.settings, given, full=False)
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import run_here
 
-from noisewise.cli.main import main
 from noisewise.errors import InvalidArgument
 from noisewise.studies import named, studies
 from noisewise.studies.setting import Setting
@@ -38,16 +37,6 @@ TOY = Study(
     draw=lambda figure, rows: figure.subplots().plot([row["drawn"] for row in rows]),
     note=lambda rows: f"{len(rows)} rows.",
 )
-
-
-def command(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    """The exit code of `noisewise study ...`."""
-    monkeypatch.setattr(sys, "argv", ["noisewise", "study", *arguments])
-    try:
-        main()
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    return 0
 
 
 def test_every_study_is_whole_and_is_found_by_its_name() -> None:
@@ -103,8 +92,8 @@ def test_real_data_are_looked_for_where_one_says(tmp_path: Path, monkeypatch: py
 
 
 def test_the_command_lists_the_studies(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(monkeypatch) == 0
-    printed = capsys.readouterr().out
+    code, printed, _ = run_here(monkeypatch, capsys, "study")
+    assert code == 0
     assert all(study.name in printed for study in studies())
 
 
@@ -113,8 +102,8 @@ def test_the_command_prints_and_writes_what_was_measured(
 ) -> None:
     files = ("--json", str(tmp_path / "m.json"), "--plot", str(tmp_path / "m.png"))
     settings = ("--set", "chains=3", "--set", "steps=60", "--set", "n_particles=2", "--workers", "1")
-    assert command(monkeypatch, "mixing", *settings, *files) == 0
-    printed = capsys.readouterr().out
+    code, printed, _ = run_here(monkeypatch, capsys, "study", "mixing", *settings, *files)
+    assert code == 0
     written = json.loads((tmp_path / "m.json").read_text("utf-8"))
     assert written["settings"]["steps"] == 60
     assert written["settings"]["n_particles"] == [2]
@@ -143,8 +132,8 @@ def test_a_slip_is_one_sentence_before_anything_runs(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert command(monkeypatch, *arguments) == 2
-    shown = capsys.readouterr()
-    assert "Traceback" not in shown.err
-    assert shown.err.count("\n") == 1
-    assert all(word in shown.err for word in words), shown.err
+    code, _, errors = run_here(monkeypatch, capsys, "study", *arguments)
+    assert code == 2
+    assert "Traceback" not in errors
+    assert errors.count("\n") == 1
+    assert all(word in errors for word in words), errors

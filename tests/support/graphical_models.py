@@ -11,6 +11,8 @@ from noisewise.inference.posterior import Posterior
 from noisewise.release import Release
 
 LEVELS = {"a": ["x", "y"], "b": ["u", "v", "w"], "c": [0, 1], "d": ["p", "q"]}
+CLIQUES = [["a", "b"], ["b", "c"], ["c", "d"]]
+FAST = {"draws": 60, "warmup": 60, "chains": 2, "progress": False, "seed": 1}
 
 
 def schema_of(levels, *, n=None, n_max=None):
@@ -18,6 +20,16 @@ def schema_of(levels, *, n=None, n_max=None):
     if n is not None:
         return nw.Schema(columns, n=n, neighbours="change-one")
     return nw.Schema(columns, n_max=n_max, neighbours="add-remove")
+
+
+def some_records(rng, n, levels=LEVELS):
+    return {name: [one[k] for k in rng.integers(0, len(one), n)] for name, one in levels.items()}
+
+
+def tally(records, columns, levels=LEVELS):
+    """Counts of every combination of levels, the last column's changing first."""
+    rows = list(zip(*(records[name] for name in columns), strict=True))
+    return np.array([rows.count(cell) for cell in itertools.product(*(levels[name] for name in columns))], float)
 
 
 def released(statistic, schema, records, *, guarantee=None, dataset="made", part=None, noise=0):
