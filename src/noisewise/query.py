@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from noisewise.errors import InvalidArgument
@@ -61,14 +62,7 @@ class Query:
 
     def plan(self) -> Plan:
         """The query as a release of one record: its law, lattice and price come from the same rules."""
-        if self.edges is not None:
-            inner = self.edges
-            bounds = Bounded(inner[0] - 1 - abs(inner[0]), inner[-1] + 1 + abs(inner[-1]))
-            statistic = Records(_ONE, cells=inner)
-        else:
-            bounds, statistic = Bounded(self.low, self.high), Records(_ONE)
-        schema = Schema({"x": bounds}, n=1, neighbours="change-one")
-        return plan(statistic, schema, guarantee=self.guarantee)
+        return _plan_of(self.guarantee, self.low, self.high, self.edges)
 
     @property
     def law(self) -> AdditiveLaw | RandomizedResponse:
@@ -133,6 +127,18 @@ class Answer:
         if not isinstance(data, Mapping) or set(data) != {"query", "value"}:
             raise InvalidArgument("An answer has exactly a query and a value.", argument="answer")
         return cls(Query.from_dict(data["query"]), data["value"])
+
+
+@lru_cache(maxsize=512)
+def _plan_of(guarantee: Guarantee, low: float | None, high: float | None, edges: tuple[float, ...] | None) -> Plan:
+    """Planned once: a query is checked, answered and taken in one after the other, and surveys repeat questions."""
+    if edges is not None:
+        bounds = Bounded(edges[0] - 1 - abs(edges[0]), edges[-1] + 1 + abs(edges[-1]))
+        statistic = Records(_ONE, cells=edges)
+    else:
+        bounds, statistic = Bounded(low, high), Records(_ONE)
+    schema = Schema({"x": bounds}, n=1, neighbours="change-one")
+    return plan(statistic, schema, guarantee=guarantee)
 
 
 def _is_same(given: object, law: Mapping[str, Any]) -> bool:
