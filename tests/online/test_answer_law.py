@@ -146,6 +146,16 @@ def test_an_answer_about_cells_has_the_law_of_its_definition(name):
         np.testing.assert_allclose(row, np.log(np.diff([0, *below, 1]) @ matrix), rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.parametrize("query", [nw.Query.clip(0, 4, nw.PureDP(1)), nw.Query.cells([1, 2], nw.PureDP(1))])
+def test_a_uniform_population_whose_ends_cross_is_impossible(query):
+    law = AnswerLaw(nw.Uniform(low=stats.norm(), high=stats.norm(3)))
+    found = law.log_density(
+        asked_of(query), np.array([1.0]), {"low": np.array([1.0, 3.0]), "high": np.array([2.0, 2.0])}
+    )
+    assert np.isfinite(found[0, 0])
+    assert np.isneginf(found[1, 0])
+
+
 def test_populations_without_a_closed_law_can_be_asked_about_cells_only():
     law = AnswerLaw(nw.Gamma(shape=stats.gamma(3), rate=stats.gamma(3)))
     theta = {"shape": np.array([1.5]), "rate": np.array([2.0])}

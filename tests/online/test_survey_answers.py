@@ -8,7 +8,7 @@ from scipy import stats
 from surveys import NORMAL, income
 
 import noisewise as nw
-from noisewise.errors import InvalidArgument
+from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.online.asked import asked_of
 from noisewise.online.simulate import simulated_answer
 from noisewise.online.survey import Survey
@@ -133,3 +133,11 @@ def test_a_second_answer_to_an_edited_question_is_refused_not_called_a_repetitio
         survey.answer(query, "1")
     assert not survey.answer(query, 0).is_counted
     assert (survey.refused, survey.repeated) == (3, 1)
+
+
+def test_what_needs_a_release_says_that_a_survey_has_none():
+    posterior = nw.Survey(nw.Bernoulli(p=stats.beta(1, 1)), nw.PureDP(1), seed=1).posterior()
+    with pytest.raises(Unsupported, match="no release"):
+        _ = posterior.statistic
+    with pytest.raises(Unsupported, match="no release"):
+        _ = posterior.check

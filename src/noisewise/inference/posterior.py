@@ -173,6 +173,8 @@ class Posterior:
 
     def _statistic(self) -> StatisticPosterior:
         self._refuse_point("statistic")
+        if not self.releases:
+            raise Unsupported("There is no release whose statistic could be asked about.")
         if self.method == "naive":
             raise Unsupported("method='naive' takes the release for the statistic; use method='exact'.")
         law = self._law()

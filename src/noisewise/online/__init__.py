@@ -13,7 +13,8 @@ The law of an answer:
     answer_law          log p(answer | question, theta), for many theta at once
     clipped_normal_sum  clipped answers of normal populations, compiled; mills: its one special function, by table
     clipped_smooth      clipped answers of other smooth populations, compiled
-    clipped_record      clipped answers of discrete and piecewise exponential ones
+    clipped_pieces      clipped answers of exponential, Laplace and uniform populations, compiled
+    clipped_record      clipped answers of discrete ones
 Who learns:
     particles           sequential Monte Carlo over theta alone
     latent_particles    the published method, which carries everyone's private value too: a baseline

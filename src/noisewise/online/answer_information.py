@@ -5,6 +5,7 @@
         [low, high] is that at the nearer end, so the two tails are atoms of mass noise * p(end)
 with the score s taken by central differences of fourth order along given directions of the walking scale. One answer a
 row of directions costs a few hundred evaluations of the law, for all of which `AnswerLaw` is one call.
+Many questions at once (`informations`) are judged to 1 %: in wide intervals cells stand for a discrete record's values.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from noisewise.inference.transform import Transform
 from noisewise.likelihood.quadrature import on_panels
 from noisewise.online.answer_law import AnswerLaw
 from noisewise.online.asked import Asked, asked_of
+from noisewise.online.clipped_steps import FEW_VALUES, coarse_log_density, cumulative, value_count
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import Population
 from noisewise.query import Query
@@ -29,7 +31,9 @@ STEP = 1e-3
 PANEL_ORDER = 16
 MOST_PANELS = 48
 FAR = 8.0  # standard deviations of Gaussian noise
-SHARES = np.array([1e-4, 0.02, 0.25, 0.5, 0.75, 0.98, 1 - 1e-4])
+QUARTILES = np.array([0.25, 0.5, 0.75])
+SHARES = np.array([1e-4, 0.02, *QUARTILES, 0.98, 1 - 1e-4])
+MANY = 8.0  # values between the quartiles of a discrete record, from which on they move almost smoothly
 
 
 class Stencil(NamedTuple):
@@ -46,14 +50,21 @@ def stencil(law: AnswerLaw, transform: Transform, position: Array, directions: A
     moves = [k * STEP * direction for direction in directions for k in (-2, -1, 1, 2)]
     theta = transform.parameters(position + np.concatenate([np.zeros((1, position.size)), moves]))
     first = {name: np.asarray(value)[:1] for name, value in theta.items()}
-    cuts = np.asarray(law.population.quantile(SHARES, first), np.float64).ravel()
-    return Stencil(theta, np.full(len(directions), STEP), cuts, float(cuts[4] - cuts[2]) / 1.35)
+    shares = QUARTILES if law.population.is_discrete else SHARES  # a discrete record's values are the cuts
+    cuts = np.asarray(law.population.quantile(shares, first), np.float64).ravel()
+    lower, upper = cuts[[0, 2]] if law.population.is_discrete else cuts[[2, 4]]
+    return Stencil(theta, np.full(len(directions), STEP), cuts, float(upper - lower) / 1.35)
 
 
-def information(law: AnswerLaw, asked: Asked, at: Stencil) -> Array:
-    """F along the directions of the stencil, (P, P)."""
+def information(law: AnswerLaw, asked: Asked, at: Stencil, *, is_rough: bool = False) -> Array:
+    """F along the directions of the stencil, (P, P); to 1 % if rough is enough."""
     y, weights = _answers(law, asked, at)
-    half = _weighted_scores(law.log_density(asked, y, at.theta), weights, at)
+    is_wide = law.population.is_discrete and not asked.is_cells and value_count(asked) > FEW_VALUES
+    if is_rough and is_wide:
+        logs = coarse_log_density(law.population, asked, y, at.theta)
+    else:
+        logs = law.log_density(asked, y, at.theta)
+    half = _weighted_scores(logs, weights, at)
     return np.asarray(half @ half.T)
 
 
@@ -63,7 +74,7 @@ def informations(law: AnswerLaw, questions: Sequence[Asked], at: Stencil) -> Arr
     about_cells = [index for index, asked in enumerate(questions) if asked.is_cells]
     for index, asked in enumerate(questions):
         if not asked.is_cells:
-            found[index] = information(law, asked, at)
+            found[index] = information(law, asked, at, is_rough=True)
     if about_cells:
         ends = [questions[index].cell_ends for index in about_cells]
         sizes = [len(low) for low, _ in ends]
@@ -113,16 +124,34 @@ def units(law: AnswerLaw, transform: Transform, position: Array) -> Array:
     It is the spread over the slope of the quartiles, so that no answer depends on the unit x is measured in; at most 1
     for a coordinate without a unit of its own (a logarithm, a logit), and 1 where the quartiles are steps.
     """
+    if law.population.is_discrete:
+        return _step_units(law, transform, position)
     step = np.maximum(1e-6, 1e-6 * np.abs(position))
     theta = transform.parameters(position + np.concatenate([np.zeros((1, position.size)), np.diag(step)]))
-    cuts = np.asarray(law.population.quantile(np.array([0.25, 0.5, 0.75]), theta), np.float64)
+    cuts = np.asarray(law.population.quantile(QUARTILES, theta), np.float64)
     spread = cuts[0, 2] - cuts[0, 0]
-    if law.population.is_discrete or not spread > 0:
+    if not spread > 0:
         return np.ones(position.size)
     slopes = np.abs(cuts[1:] - cuts[0]).max(axis=1) / step
     is_real = [np.isinf(s.low) and np.isinf(s.high) for s in transform.supports.values()]
     with np.errstate(divide="ignore"):
         return np.where(slopes > 0, np.minimum(spread / slopes, np.where(is_real, max(spread, 1.0), 1.0)), 1.0)
+
+
+def _step_units(law: AnswerLaw, transform: Transform, position: Array) -> Array:
+    """The units of a discrete population: 1, halved until the cdf at the quartiles moves by no more than a quarter."""
+    found = np.ones(position.size)
+    cuts = np.ravel(law.population.quantile(QUARTILES, transform.parameters(position[None])))
+    if not MANY <= cuts[2] - cuts[0] < np.inf:
+        return found
+    for _ in range(60):
+        moved = transform.parameters(position + np.concatenate([np.zeros((1, position.size)), np.diag(found)]))
+        below = cumulative(law.population, cuts, moved)
+        is_far = ~(np.abs(below[1:] - below[0]).max(axis=1) <= 0.25)
+        if not is_far.any():
+            break
+        found = np.where(is_far, 0.5 * found, found)
+    return found
 
 
 def _answers(law: AnswerLaw, asked: Asked, at: Stencil) -> tuple[Array, Array]:
@@ -132,7 +161,8 @@ def _answers(law: AnswerLaw, asked: Asked, at: Stencil) -> tuple[Array, Array]:
     low, high, noise = asked.low, asked.high, asked.noise
     cuts = at.cuts
     if law.population.is_discrete:
-        cuts = np.arange(np.ceil(low), np.floor(high) + 1)
+        is_few = value_count(asked) <= MOST_PANELS
+        cuts = np.arange(np.ceil(low), np.floor(high) + 1) if is_few else np.empty(0)
     if asked.is_laplace:
         size = min(2 * max(at.spread, (high - low) / MOST_PANELS), 8 * noise)
         start, stop = low, high

@@ -2,9 +2,9 @@
 
     cells, any population          q_j = other + (keep - other) P(x in cell j)
     clip, normal                   closed form                                              (`clipped_normal_sum`)
-    clip, Laplace, exponential, uniform     closed pieces                                   (`clipped_record`)
+    clip, Laplace, exponential, uniform     closed pieces                                   (`clipped_pieces`)
     clip, logistic, Student-t ...  panels of quadrature                                     (`clipped_smooth`)
-    clip, Poisson, Bernoulli ...   the sum over values                                      (`clipped_record`)
+    clip, Poisson, Bernoulli ...   the sum over values; where they are many, to 1e-9         (`clipped_steps`)
 A clipped answer is scored as step * density: its lattice is so fine (2^-20 of the noise) that nothing else shows.
 Other populations (gamma, lognormal, any of scipy.stats) are asked about cells only, which needs no more than their cdf.
 """
@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
-from noisewise.online import clipped_smooth
+from noisewise.online import clipped_pieces, clipped_smooth, clipped_steps
 from noisewise.online.asked import Asked
 from noisewise.online.clipped_normal_sum import log_densities
-from noisewise.online.clipped_record import Channel, linear_pieces, log_noise
+from noisewise.online.clipped_pieces import PIECES
+from noisewise.online.clipped_record import Channel
 from noisewise.online.clipped_smooth import SMOOTH, Base
 from noisewise.populations.distribution import CategoricalLaw, GammaLaw, NormalLaw, UniformLaw
 from noisewise.populations.parameters import Array, Theta, rows_of
@@ -27,7 +28,7 @@ from noisewise.populations.population import Population
 
 __all__ = ["AnswerLaw"]
 
-MOST_VALUES = 4000  # of a discrete record inside one interval
+MOST_VALUES = 1_000_000  # of a discrete record inside one interval
 
 
 class AnswerLaw:
@@ -70,11 +71,18 @@ class AnswerLaw:
         y = np.asarray(y, dtype=np.float64)
         if asked.is_cells:
             low, high = (end[y.astype(int)] for end in asked.cell_ends)
-            return np.asarray(np.log(asked.other + (asked.keep - asked.other) * self.mass(low, high, theta)))
-        return np.asarray(_CLIPPED[self.form](self, asked, y, theta) + np.log(asked.step))
+            found = np.log(asked.other + (asked.keep - asked.other) * self.mass(low, high, theta))
+        else:
+            found = _CLIPPED[self.form](self, asked, y, theta) + np.log(asked.step)
+        law = self.population.distribution
+        if isinstance(law, UniformLaw):  # a prior of both ends may cross them: no population
+            found = np.where(law.width(self.population.values(theta)) > 0, found, -np.inf)
+        return np.asarray(found)
 
     def mass(self, low: Array, high: Array, theta: Theta) -> Array:
         """P(low <= x < high), (K, M), each from the nearer tail."""
+        if clipped_steps.is_summed(self.population):
+            return clipped_steps.summed_mass(self.population, low, high, theta)
         law, p = self.population.distribution, self.population.values(theta)
         rows = rows_of(theta)
         is_first, is_last = np.isneginf(low), np.isposinf(high)
@@ -100,13 +108,9 @@ class AnswerLaw:
         loc, scale = (np.ascontiguousarray(np.broadcast_to(np.ravel(v), (rows,)), np.float64) for v in found)
         return loc, scale
 
-    def _ends(self, asked: Asked, theta: Theta) -> Array:
-        """P(x <= low) and P(x >= high), (K, 2), of a continuous record."""
-        law, p = self.population.distribution, self.population.values(theta)
-        ends = [law.cdf(np.array([asked.low]), p), law.survival(np.array([asked.high]), p)]
-        return np.concatenate([np.broadcast_to(end, (rows_of(theta), 1)) for end in ends], axis=1)
-
     def _steps(self, asked: Asked, y: Array, theta: Theta) -> Array:
+        if clipped_steps.value_count(asked) > clipped_steps.FEW_VALUES:
+            return clipped_steps.log_densities(self.population, asked, y, theta)
         inside = np.arange(np.floor(asked.low) + 1, np.ceil(asked.high))
         x = np.concatenate([[asked.low], inside, [asked.high]])
         ends = np.concatenate([[-np.inf], np.nextafter(asked.low, np.inf)[None], inside[1:], [asked.high], [np.inf]])
@@ -114,12 +118,8 @@ class AnswerLaw:
         return Channel.at_points(asked, y, x).log_density(self.mass(ends[:-1], ends[1:], theta))
 
     def _pieces(self, asked: Asked, y: Array, theta: Theta) -> Array:
-        inner = linear_pieces(asked, y, *_lines(self, theta, asked.low))
-        with np.errstate(divide="ignore"):
-            ends = np.log(self._ends(asked, theta))
-        logs = np.stack([log_noise(asked, y - end) + ends[:, j, None]
-                         for j, end in enumerate((asked.low, asked.high))])  # fmt: skip
-        return np.asarray(np.logaddexp(np.logaddexp(logs[0], logs[1]), inner))
+        loc, scale = self.place(theta)
+        return clipped_pieces.log_densities(y, asked, loc, scale, PIECES[self.population.distribution.name])
 
     def _smooth(self, asked: Asked, y: Array, theta: Theta) -> Array:
         loc, scale = self.place(theta)
@@ -155,21 +155,3 @@ def _form(population: Population) -> str:
     if set(law.domains) == {"loc", "scale"}:
         return "pieces" if law.name == "laplace" else "smooth" if law.name in SMOOTH else "cells"
     return "cells"
-
-
-def _lines(law: AnswerLaw, theta: Theta, low: float) -> tuple[Array, Array, Array, Array]:
-    """The pieces of the log density: starts, stops, level at `low`, slope, each (K, J)."""
-    loc, scale = (v[:, None] for v in law.place(theta))
-    endless = np.full_like(loc, np.inf)
-    distribution = law.population.distribution
-    if isinstance(distribution, UniformLaw):
-        return loc, loc + scale, -np.log(scale), np.zeros_like(scale)
-    if isinstance(distribution, GammaLaw):
-        return loc, endless, -np.log(scale) - (low - loc) / scale, -1 / scale
-    rise, level = (low - loc) / scale, -np.log(2 * scale)
-    return (
-        np.concatenate([-endless, loc], axis=1),
-        np.concatenate([loc, endless], axis=1),
-        np.concatenate([level + rise, level - rise], axis=1),
-        np.concatenate([1 / scale, -1 / scale], axis=1),
-    )

@@ -3,7 +3,8 @@
     clip     intervals by centre (a quantile) and half-width (in spreads of the population), within its support
     sign     one threshold at a quantile: binary randomized response
     cells    three to six cells about a quantile, evenly spaced: k-ary randomized response
-For a discrete population intervals end on its values, and edges lie half-way between them.
+For a discrete population intervals end on its values, and edges lie half-way between them. Where scipy adds up its cdf
+from probabilities (zipf), only the values below `MOST_SUMMED` are asked about.
 Randomized response is a pure guarantee's; under the other guarantees a clipped answer gets Gaussian noise.
 """
 
@@ -16,10 +17,12 @@ import numpy as np
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.online.answer_law import AnswerLaw
 from noisewise.online.asked import Asked, asked_cells, asked_clip, is_rising
-from noisewise.populations.parameters import Array
+from noisewise.online.clipped_steps import cumulative, first_value, is_summed
+from noisewise.populations.parameters import Array, Theta
+from noisewise.populations.population import Population
 from noisewise.privacy.guarantee import Guarantee, PureDP
 
-__all__ = ["FAMILIES", "NARROWEST", "candidates", "checked_families"]
+__all__ = ["FAMILIES", "NARROWEST", "candidates", "checked_families", "quantiles"]
 
 FAMILIES = ("clip", "sign", "cells")
 THRESHOLDS = np.array([0.01, 0.02, 0.035, 0.055, 0.08, 0.11, 0.15, 0.2, 0.25, 0.31, 0.37, 0.43])
@@ -28,6 +31,8 @@ HALF_WIDTHS = np.array([0.035, 0.07, 0.12, 0.22, 0.4, 0.55, 0.73, 0.95, 1.22, 1.
 SPACINGS = np.array([0.35, 0.55, 0.8, 1.1, 1.5])
 CELLS = (3, 4, 5, 6)
 MOST_VALUES = 40
+MOST_SUMMED = 2000
+JUST_ABOVE_0 = 1e-300
 NARROWEST = 1e-12  # of a location: the finest scale that questions go down to
 Quantile = Callable[[Array], Array]
 
@@ -68,25 +73,48 @@ def _both_sides(shares: Array) -> Array:
     return np.concatenate([shares, [0.5], 1 - shares[::-1]])
 
 
+def quantiles(population: Population, theta: Theta) -> Quantile:
+    """The quantiles at one theta; those of a cdf that is added up end at `MOST_SUMMED` values."""
+    if not is_summed(population):
+        return lambda u: np.ravel(population.quantile(u, theta))
+    least = first_value(population, theta)
+    values = np.asarray(least + np.arange(MOST_SUMMED), np.float64)
+    below = cumulative(population, values, theta)[0]
+    if not below[-1] >= 0.75:
+        name = population.distribution.name
+        raise Unsupported(
+            f"scipy has no formula for the cdf of {name} and adds it up, and under this prior more than a quarter of "
+            f"all values may lie above {values[-1]:.0f}: questions would take minutes. Use a prior with a lighter "
+            f"tail, or one fixed question, such as queries=Query.cells([{least + 0.5:g}, {least + 9.5:g}], guarantee)."
+        )
+    return lambda u: np.asarray(values[np.minimum(np.searchsorted(below, u), values.size - 1)])
+
+
 def _values(quantile: Quantile) -> Array:
-    """The values of a discrete record that are worth a question."""
+    """The values of a discrete record that are worth a question: never one alone."""
     low, high = (float(v) for v in quantile(np.array([1e-3, 1 - 1e-3])))
-    values = np.arange(max(low, float(quantile(np.array([1e-9]))[0])), max(high, low + 1) + 1)
-    return values if values.size <= MOST_VALUES else np.unique(np.round(np.linspace(low, high, MOST_VALUES)))
+    if not low < high:
+        least, most = (float(v) for v in quantile(np.array([JUST_ABOVE_0, 1.0])))
+        if not least < most:  # doubles see one value only: the others are on one of its sides
+            least, most = low - 1, high + 1
+        low, high = max(low - 1, least), min(high + 1, most)
+    if high - low < MOST_VALUES:
+        return np.arange(low, high + 1)
+    return np.unique(np.round(np.linspace(low, high, MOST_VALUES)))
 
 
 def _intervals(guarantee: Guarantee, quantile: Quantile, values: Array | None, spread: float) -> list[Asked]:
-    if values is not None:
+    if values is not None and values.size < MOST_VALUES:
         some = values if values.size <= 12 else values[np.unique(np.linspace(0, values.size - 1, 12).astype(int))]
         return [asked_clip(float(a), float(b), guarantee) for i, a in enumerate(some) for b in some[i + 1 :]]
-    least, most = (float(v) for v in quantile(np.array([0.0, 1.0])))
-    found = []
+    least, most = (float(v) for v in quantile(np.array([0.0 if values is None else JUST_ABOVE_0, 1.0])))
+    ends: dict[tuple[float, float], None] = {}
     for centre in quantile(_both_sides(CENTRES)):
         for half in HALF_WIDTHS * spread:
-            low, high = max(float(centre - half), least), min(float(centre + half), most)
-            if low < high:
-                found.append(asked_clip(low, high, guarantee))
-    return found
+            low, high = float(centre - half), float(centre + half)
+            low, high = (low, high) if values is None else (float(np.floor(low)), float(np.ceil(high)))
+            ends[max(low, least), min(high, most)] = None
+    return [asked_clip(low, high, guarantee) for low, high in ends if low < high]
 
 
 def _thresholds(guarantee: Guarantee, quantile: Quantile, values: Array | None, _: float) -> list[Asked]:

@@ -154,7 +154,7 @@ def _log_density(
     a, b, z, k = (low - loc) / scale, (high - loc) / scale, (y - loc) / scale, scale / noise
     one, two = below + _log_noise(low, y, 1.0 / noise, is_laplace), above + _log_noise(high, y, 1.0 / noise, is_laplace)
     top = max(one, two)
-    total = math.exp(one - top) + math.exp(two - top)
+    total = math.exp(one - top) + math.exp(two - top) if top > -math.inf else 0.0
     reach = FARTHEST
     if kind != STUDENT:  # an exponential tail ends, at the latest where no noise can lift it
         lift = abs(_log_noise(a, z, k, is_laplace) - _log_noise(b, z, k, is_laplace))

@@ -21,11 +21,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from noisewise.errors import Unsupported
 from noisewise.inference.transform import Transform
 from noisewise.online.answer_information import informations, parameter_slopes, stencil, units
 from noisewise.online.answer_law import AnswerLaw
 from noisewise.online.asked import Asked
-from noisewise.online.candidates import NARROWEST, candidates
+from noisewise.online.candidates import NARROWEST, candidates, quantiles
 from noisewise.online.interval import best_on_base
 from noisewise.populations.parameters import Array
 from noisewise.privacy.guarantee import Guarantee
@@ -37,6 +38,7 @@ FINEST, COARSEST = 1.0, 1 / 64
 FINEST_NOISE = 2e-8  # of a location: finer noise cannot be added exactly
 SMALLEST = 1e-100
 MOST_TABLES, MOST_BASES = 512, 64
+REFERENCES = 64  # draws of the prior
 _BASES: dict[Hashable, Table] = {}
 
 
@@ -73,7 +75,8 @@ class Design:
         self.families, self.fixed, self.score = families, tuple(fixed), score
         self.tables: dict[tuple[float, ...], Table] = {}
         self.is_one = not families and len(self.fixed) == 1
-        self.moving = _moving(law, transform)
+        self.reference = _reference(law, transform)
+        self.moving = _moving(law, transform, self.reference)
         self.base = self._base() if self.moving and families else None
 
     def choose(self, position: Array, covariance: Array) -> Asked:
@@ -95,7 +98,7 @@ class Design:
             is_lost = self.base.finest * abs(place.loc) > place.scale
             if not is_lost.all():
                 scores[: is_lost.size][is_lost] = -np.inf
-        best = int(np.argmax(scores))
+        best = _best(scores, np.concatenate(found))
         if self.base is not None and place is not None and best < len(placed[0]):
             return _moved(placed[0][best], place, float(self.base.finest[best]))
         return [question for part in placed for question in part][best]
@@ -120,7 +123,7 @@ class Design:
         return np.asarray(-np.sum(np.square(shown).sum(axis=1) / (1 + np.maximum(values, 0.0)), axis=1))
 
     def _base(self) -> Table:
-        """Candidates judged once, at the origin of the walking scale, in the base's own units."""
+        """Candidates judged once, at the reference, in the base's own units."""
         key = (
             law_identity(self.law),
             tuple(self.transform.supports.items()),
@@ -135,13 +138,10 @@ class Design:
         return _BASES[key]
 
     def _judged_base(self) -> Table:
-        reference = np.zeros(self.transform.size)
+        reference = self.reference
+        assert reference is not None
         place = _place(self.law, self.transform, reference, self.moving)
-        first = self.transform.parameters(reference[None, :])
-
-        def quantile(u: Array) -> Array:
-            return np.ravel(self.law.population.quantile(u, first))
-
+        quantile = quantiles(self.law.population, self.transform.parameters(reference[None, :]))
         directions = np.asarray(np.linalg.inv(place.slopes).T, np.float64)
         around = stencil(self.law, self.transform, reference, directions)
         questions: list[Asked] = []
@@ -160,17 +160,19 @@ class Design:
         key = tuple(position.tolist())
         if key in self.tables:
             return self.tables[key]
-        first = self.transform.parameters(position[None, :])
-
-        def quantile(u: Array) -> Array:
-            return np.ravel(self.law.population.quantile(u, first))
-
+        quantile = quantiles(self.law.population, self.transform.parameters(position[None, :]))
         unit = units(self.law, self.transform, position)
         around = stencil(self.law, self.transform, position, np.diag(unit))
         questions = list(self.fixed)
         for family in self.families if self.base is None else ():
             is_discrete = self.law.population.is_discrete
-            questions += candidates(family, self.guarantee, quantile, is_discrete=is_discrete)
+            laid = candidates(family, self.guarantee, quantile, is_discrete=is_discrete)
+            questions += [asked for asked in laid if _has_law(self.law, asked)]
+        if not questions:
+            raise Unsupported(
+                "Every question that would tell something has an interval over too many values. Ask in a larger unit, "
+                "such as thousands, or under PureDP, where questions may be about cells."
+            )
         table = Table(tuple(questions), informations(self.law, questions, around) / np.outer(unit, unit), np.empty(0))
         if len(self.tables) >= MOST_TABLES:
             self.tables.clear()
@@ -192,7 +194,8 @@ def _place(law: AnswerLaw, transform: Transform, position: Array, moving: tuple[
     loc, scale = law.place(theta)
     up, down = slice(1, 1 + size), slice(1 + size, None)
     width = max(float(scale[0]), NARROWEST * abs(float(loc[0])), SMALLEST)
-    slopes = np.stack([(loc[up] - loc[down]) / width, np.log(scale[up] / scale[down])]) / (2 * step)
+    with np.errstate(invalid="ignore", divide="ignore"):  # where a prior lets the scale be negative
+        slopes = np.stack([(loc[up] - loc[down]) / width, np.log(scale[up] / scale[down])]) / (2 * step)
     return Place(float(loc[0]), width, slopes[list(moving)])
 
 
@@ -204,14 +207,46 @@ def law_identity(law: AnswerLaw) -> tuple[object, ...]:
     return (distribution.name, shapes, tuple(distribution.domains), known)
 
 
-def _moving(law: AnswerLaw, transform: Transform) -> tuple[int, ...]:
+def _reference(law: AnswerLaw, transform: Transform) -> Array | None:
+    """A position with a positive scale: the origin of the walking scale, else the first draw of the prior that has one.
+
+    None where the family is no location-scale one, or where hardly a draw has.
+    """
+    origin = np.zeros((1, transform.size))
+    if law.population.distribution.location_scale(law.population.values(transform.parameters(origin))) is None:
+        return None
+    drawn = transform.position(law.population.sample_prior(np.random.default_rng(0), REFERENCES))
+    for position in np.concatenate([origin, drawn]):
+        place = _place(law, transform, position, (0, 1))
+        if place.scale > SMALLEST and np.isfinite([place.loc, place.scale, *place.slopes.ravel()]).all():
+            return np.asarray(position, np.float64)
+    return None
+
+
+def _moving(law: AnswerLaw, transform: Transform, reference: Array | None) -> tuple[int, ...]:
     """Which of location and scale the unknowns move: one each, or none where the family is no location-scale one."""
-    position = np.zeros(transform.size)
-    if law.population.distribution.location_scale(law.population.values(transform.parameters(position[None]))) is None:
+    if reference is None:
         return ()
-    slopes = _place(law, transform, position, (0, 1)).slopes
+    slopes = _place(law, transform, reference, (0, 1)).slopes
     moving = tuple(int(row) for row in np.flatnonzero(np.abs(slopes).max(axis=1) > 1e-9))
-    return moving if len(moving) == position.size else ()
+    return moving if len(moving) == reference.size else ()
+
+
+def _best(scores: Array, found: Array) -> int:
+    """The question with the best score; one that tells nothing is not asked while another tells something."""
+    best = int(np.argmax(scores))
+    told = np.einsum("mpp->m", np.where(np.isfinite(found), found, 0.0))
+    if told[best] > 0 or not (told[np.isfinite(scores)] > 0).any():
+        return best
+    return int(np.argmax(np.where(np.isfinite(scores), told, -np.inf)))
+
+
+def _has_law(law: AnswerLaw, asked: Asked) -> bool:
+    try:
+        law.check(asked)
+    except Unsupported:
+        return False
+    return True
 
 
 def _standard(asked: Asked, place: Place) -> Asked:

@@ -129,7 +129,7 @@ class UniformLaw(Continuous):
         return np.asarray(np.clip((x - p["low"]) / self.width(p), 0, 1))
 
     def survival(self, x: Any, p: Values) -> Array:
-        return np.asarray(np.clip((p["low"] + self.width(p) - x) / self.width(p), 0, 1))
+        return np.asarray(np.clip((p["low"] - x + self.width(p)) / self.width(p), 0, 1))
 
     def quantile(self, u: Any, p: Values) -> Array:
         return np.asarray(p["low"] + self.width(p) * np.asarray(u))
