@@ -131,3 +131,19 @@ def test_parameter_values_are_finite_numbers(bad: Any) -> None:
     with pytest.raises(InvalidArgument) as error:
         nw.LinearRegression(FEATURES, "cost", **BELIEFS).theta_at({**at, "age": bad})
     assert error.value.argument == "at"
+
+
+def test_with_an_intercept_given_moments_begin_with_the_constant_one() -> None:
+    """Moments of x alone, or of (c, x), have the right shape and are another thing."""
+    rows = np.random.default_rng().normal(3, 0.5, (60, 3)) * [1, 0.01, 100]
+    sound = nw.GivenMoments.of_rows(rows[:, 1:])
+    assert nw.LinearRegression(FEATURES, "cost", covariates=sound).covariates is sound
+    of_x = nw.GivenMoments.of_rows(rows, intercept=False)
+    nw.LinearRegression([*FEATURES, "height"], "cost", intercept=False, covariates=of_x)
+    twice = nw.GivenMoments(4 * sound.second, 16 * sound.fourth)
+    shaken = np.array(sound.fourth)
+    shaken[0, 0, 1, 1] = shaken[1, 1, 0, 0] = 1.001 * sound.second[1, 1]
+    for other in (of_x, twice, nw.GivenMoments(sound.second, shaken)):
+        with pytest.raises(InvalidArgument, match="constant 1") as error:
+            nw.LinearRegression(FEATURES, "cost", covariates=other)
+        assert error.value.argument == "covariates"

@@ -72,6 +72,33 @@ def test_the_slope_of_clamped_rows_is_not_biased_by_the_method_that_auto_takes(r
     assert np.mean([slope(one) for one in deaf]) < SLOPE - 0.2
 
 
+def test_the_exact_law_is_kept_where_the_other_would_not_model_the_clamping_either(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a fit of its own `marginal` may find hardly any row clamped; then it is only the worse law of few rows."""
+    from noisewise.regression import marginal
+
+    monkeypatch.setattr(marginal, "NEGLIGIBLE", 1.0)
+    found = nw.infer(few_rows(rng, 2.5), THROUGH_0, seed=1, **SHORT)
+    assert found.method == "exact-gibbs"
+    assert "which only it models" not in found.because
+    assert "clamped, which this method ignores" in str(found.verdict)
+
+
+def test_a_normal_law_of_few_rows_is_said_to_be_narrow(rng: np.random.Generator) -> None:
+    """One row is too few for exact-gibbs, and a hundred rows in little noise were left to `marginal` on request."""
+    few = one_release(rng, n=1, sd=0.3, bounds=(6.0, 20.0), mu="100", intercept=False)
+    many = one_release(rng, n=2000, sd=0.3, bounds=(6.0, 20.0), mu="100", intercept=False)
+    for release, method, is_said in (
+        (few, "auto", True),
+        (few_rows(rng, 20.0), "marginal", True),
+        (many, "auto", False),
+    ):
+        found = nw.infer(release, THROUGH_0, method=method, seed=1, **SHORT)
+        assert found.method == "marginal"
+        assert ("intervals may be too narrow" in str(found.verdict)) == is_said
+
+
 def test_rows_are_felt_where_they_were_clamped_and_not_where_they_were_refused() -> None:
     assert CleanedShare(clamped=0.02, shortened=0.0, clamps=True).is_felt
     assert not CleanedShare(clamped=0.005, shortened=0.5, clamps=True).is_felt

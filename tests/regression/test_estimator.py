@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from moment_releases import SEED, exact_release, health_schema, records
+from scipy import stats
 
 import noisewise as nw
-from noisewise.errors import InvalidArgument, NoisewiseError
+from noisewise.errors import InvalidArgument, NoisewiseError, Unsupported
 from noisewise.release import Release
 
 FEATURES = ["age", "bmi"]
@@ -68,3 +71,55 @@ def test_bad_use_is_explained(release: Release) -> None:
         nw.PrivateLinearRegression(FEATURES, "cost").fit(release, [1, 2])  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="LinearRegression"):
         nw.PrivateLinearRegression(model="ols").fit(release)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("intercept", False), ("coefficients", stats.norm(0, 1)), ("noise", stats.invgamma(2)), ("covariates", "released"),
+     ("prior", nw.NormalInverseGamma(0, 1, 1, 1)), ("coefficients", np.ones(3))],
+    ids=["intercept", "coefficients", "noise", "covariates", "prior", "an-array"],
+)  # fmt: skip
+def test_what_would_be_ignored_beside_a_model_is_refused(name: str, value: Any, release: Release) -> None:
+    model = nw.LinearRegression(FEATURES, "cost")
+    with pytest.raises(InvalidArgument, match=f"LinearRegression\\(features, response, {name}=") as error:
+        nw.PrivateLinearRegression(model=model, **{name: value}).fit(release)
+    assert error.value.argument == name
+
+
+def test_a_model_goes_with_parameters_that_say_nothing_of_their_own(release: Release) -> None:
+    model = nw.LinearRegression(FEATURES, "cost", intercept=True)
+    given = nw.PrivateLinearRegression(model=model, intercept=True, noise=None, method="naive", draws=10)
+    assert given.fit(release).model_ is model
+
+
+def test_it_prints_arrays_too() -> None:
+    names = np.array(FEATURES)
+    shown = repr(nw.PrivateLinearRegression(names, "cost", n=np.array([3, 4])))
+    assert shown == f"PrivateLinearRegression(features={names!r}, response='cost', n=array([3, 4]))"
+    assert repr(nw.PrivateLinearRegression(method="auto", draws=10**3)) == "PrivateLinearRegression()"
+    assert "coefficients=array" in repr(nw.PrivateLinearRegression(coefficients=np.array([None, None])))
+
+
+def test_without_a_predictive_sd_it_says_what_it_can_do(release: Release) -> None:
+    """The sentence names only what the estimator has."""
+    estimator = nw.PrivateLinearRegression(FEATURES, "cost", method="fixed-s-fast", seed=SEED, draws=50).fit(release)
+    with pytest.raises(Unsupported, match="Leave return_std out, or fit by method='marginal'") as error:
+        estimator.predict(X, return_std=True)
+    assert "kind" not in str(error.value)
+    np.testing.assert_allclose(estimator.predict(X), estimator.intercept_ + np.array(X) @ estimator.coef_)
+
+
+def test_a_point_estimate_has_no_predictive_sd_either() -> None:
+    made = records(np.random.default_rng([SEED, 2]), N)
+    centre = {"age": 45, "bmi": 26}
+    releases = [
+        exact_release(nw.plan(statistic, health_schema(N), guarantee=nw.PureDP(10**6)), made)
+        for statistic in (
+            nw.Moments(FEATURES, "cost", intercept=False, centre={**centre, "cost": 180}),
+            nw.SmallestEigenvalue(FEATURES, shrink=100, centre=centre),
+        )
+    ]
+    estimator = nw.PrivateLinearRegression(FEATURES, "cost", intercept=False, method="adassp").fit(releases)
+    with pytest.raises(Unsupported, match="Leave return_std out"):
+        estimator.predict(X, return_std=True)
+    assert np.isfinite(estimator.predict(X)).all()

@@ -136,5 +136,5 @@ def test_what_they_cannot_do_is_refused(rng):
     for sampler in (fixed_s.sample, fixed_s.sample_fast):
         with pytest.raises(Unsupported, match="xx"):
             sampler(missing.problem, rng, **run)
-    with pytest.raises(InvalidArgument, match="positive"):
+    with pytest.raises(InvalidArgument, match="greater than 0"):
         fixed_s.sample_fast(draw_world(rng, d=1).problem, rng, **run, noise_variance=-1.0)

@@ -16,8 +16,8 @@ from noisewise.regression.given import given_density
 from noisewise.regression.groups import AS_NORMAL, BY_BANK, RADIALLY, group_holders
 from noisewise.regression.marginal import sample, size_of
 from noisewise.regression.problem import GivenX, Holder, NormalX, Prior, Problem
-from noisewise.regression.radial import make_sphere
 from noisewise.regression.shortened import make_bank
+from noisewise.regression.sphere import make_sphere
 
 ALARM = 1e-6
 
@@ -26,11 +26,11 @@ def data_of(problem, **coordinates):
     return make_data(belief(problem, **coordinates), *group_holders(problem, [AS_NORMAL] * len(problem.holders)))
 
 
-def changed_data_of(problem, how, is_tilted=False):
+def changed_data_of(problem, how):
     groups, members = group_holders(problem, [how] * len(problem.holders))
     sizes = {"m": problem.m, "pairs": groups.pairs.shape[1]}
     bank = make_bank(problem.d + 1, **sizes, points=None if how == BY_BANK else 0)
-    sphere = make_sphere(problem.d + 1, **sizes, is_used=how == RADIALLY, is_tilted=is_tilted)
+    sphere = make_sphere(problem.d + 1, **sizes, is_used=how == RADIALLY)
     return make_changed_data(belief(problem), groups, members, bank, sphere)
 
 
@@ -102,14 +102,32 @@ def test_the_gradient_with_given_covariates_is_that_of_the_density(rng, name):
     assert gradient_error(given_density, data, 0.3 * rng.standard_normal(size_of(data))) < 1e-7
 
 
-@pytest.mark.parametrize(("d", "block", "intercept"), [(1, 1, True), (2, 4, True), (2, 3, False)])
-@pytest.mark.parametrize("is_tilted", [True, False])
-def test_the_gradient_through_shortened_rows_is_that_of_the_density(rng, d, block, intercept, is_tilted):
+@pytest.mark.parametrize(
+    ("d", "block", "intercept"), [(1, 1, True), (2, 4, True), (2, 3, False), (3, 1, True), (4, 4, False)]
+)
+@pytest.mark.parametrize(("shift", "accuracy"), [(0.0, 1e-7), (6.0, 1e-5)])
+def test_the_gradient_through_shortened_rows_is_that_of_the_density(rng, d, block, intercept, shift, accuracy):
     problem = draw_world(rng, d=d, n=60, shrink=1.5, block=block, intercept=intercept).problem
-    data = changed_data_of(problem, RADIALLY, is_tilted)
+    data = changed_data_of(problem, RADIALLY)
     position = 0.3 * rng.standard_normal(size_of(data))
+    position[0] += shift  # the intercept, in units of sigma
     # The direction of a tilted point close to the origin turns within a step; a shorter one does not reach it.
-    assert min(gradient_error(changed_density, data, position, step=step) for step in (1e-4, 1e-5, 1e-6)) < 1e-7
+    assert min(gradient_error(changed_density, data, position, step=step) for step in (1e-4, 1e-5, 1e-6)) < accuracy
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_where_shortened_rows_are_beyond_numbers_the_density_is_zero_and_flat(rng, d):
+    """A Hamiltonian step that strays there is turned down, as one that diverges."""
+    data = changed_data_of(draw_world(rng, d=d, n=60, shrink=1.5).problem, RADIALLY)
+    outside = 0
+    for scale in np.geomspace(0.1, 1e4, 150):
+        position, gradient = scale * rng.standard_normal(size_of(data)), np.full(size_of(data), np.nan)
+        value = changed_density(position, data, gradient)
+        assert np.all(np.isfinite(gradient)) if math.isfinite(value) else value == -np.inf
+        if value == -np.inf:
+            np.testing.assert_array_equal(gradient, 0.0)
+            outside += 1
+    assert 0 < outside < 150
 
 
 @pytest.mark.parametrize(("shrink", "block", "intercept"), [(1.5, 1, True), (1.5, 4, True), (None, 3, False)])

@@ -15,7 +15,7 @@ from noisewise.errors import InvalidArgument, InvalidSpec, Unsupported
 from noisewise.inference.posterior import Posterior
 from noisewise.populations.text import population_from_spec
 from noisewise.regression import learn
-from noisewise.regression.methods import METHODS, Method, automatic, largest_skewness
+from noisewise.regression.methods import METHODS, Method, automatic, skewness_of
 from noisewise.regression.problem import Fit, Problem
 from noisewise.release import Release
 
@@ -167,7 +167,7 @@ def test_the_skewness_is_that_of_a_noisy_sum_of_squares() -> None:
     noise = one.law.sd[0]
     variance = np.mean(x**2) + noise / n
     sums = np.square(rng.normal(0, np.sqrt(variance), (200_000, n))).sum(axis=1) + rng.normal(0, noise, 200_000)
-    assert largest_skewness(found.holders[0], found) == pytest.approx(stats.skew(sums), abs=0.06)
+    assert skewness_of(found.holders[0], found) == pytest.approx(stats.skew(sums), abs=0.06)
 
 
 def test_chains_that_have_not_mixed_are_run_longer_and_thinned(monkeypatch: pytest.MonkeyPatch) -> None:

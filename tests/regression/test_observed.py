@@ -212,3 +212,36 @@ def test_released_moments_drowned_in_noise_are_still_those_of_some_law() -> None
     rest = found.fourth.reshape(9, 9) - np.outer(found.second.ravel(), found.second.ravel())
     assert np.linalg.eigvalsh(rest)[0] >= -1e-6 * np.abs(rest).max()
     np.testing.assert_allclose(found.fourth, np.transpose(found.fourth, (2, 0, 3, 1)))
+
+
+CENTRED = {"centre": {"age": 40, "bmi": 25, "cost": 500}, "scale": {"age": 20, "bmi": 5, "cost": 400}}
+
+
+def in_columns(found: Observed) -> tuple[Any, Any]:
+    """Where entries are likely to lie, and their spread, in the units of the columns."""
+    return found.centre / found.units.factor + found.units.centre, found.spread / found.units.factor
+
+
+def test_likely_values_are_the_stated_ones_whatever_the_order_of_the_releases() -> None:
+    raw, centred = release(moments(), dataset="a"), release(moments(**CENTRED), dataset="b", seed=2)
+    for given in ([raw, centred], [centred, raw], [centred]):
+        centre, spread = in_columns(observed(given))
+        np.testing.assert_allclose(centre, [40, 25, 500])
+        np.testing.assert_allclose(spread, [20, 5, 400])
+
+
+def test_without_stated_numbers_the_narrowest_bounds_tell() -> None:
+    columns = {"age": nw.Bounded(0, 400), "bmi": nw.Bounded(20, 30), "cost": nw.Bounded(0, 10)}
+    narrow = nw.Schema({**health_schema(N).columns, **columns}, n=N, neighbours="change-one")
+    one, other = release(moments()), release(moments(), dataset="b", schema=narrow, seed=2)
+    wide = health_schema(N).columns["age"]
+    for given in ([one, other], [other, one]):
+        centre, spread = in_columns(observed(given))
+        np.testing.assert_allclose(centre, [(wide.low + wide.high) / 2, 25, 5])  # type: ignore[union-attr]
+        np.testing.assert_allclose(spread, [(wide.high - wide.low) / 4, 2.5, 2.5])  # type: ignore[union-attr]
+
+
+def test_a_centre_that_is_stated_without_a_scale_counts() -> None:
+    only = release(moments(centre={"age": 33}))
+    centre, _ = in_columns(observed([release(moments(), dataset="b", seed=2), only]))
+    assert centre[0] == pytest.approx(33)

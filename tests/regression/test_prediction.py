@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from moment_releases import SEED, exact_release, health_schema, records
 from scipy import stats
@@ -102,8 +103,12 @@ def test_the_quantile_of_a_mixture_is_the_one_that_root_finding_finds() -> None:
         pd.DataFrame({"bmi": [20, 26, 35], "age": [30, 45, 80], "other": [1, 2, 3]}),
         pl.DataFrame({"age": [30, 45, 80], "bmi": [20, 26, 35]}),
         X.tolist(),
+        pa.table({"bmi": [20, 26, 35], "other": ["a", "b", "c"], "age": [30.0, 45.0, 80.0]}),
+        pa.record_batch({"bmi": [20, 26, 35], "age": [30, 45, 80]}),
+        np.array([(20, 30), (26, 45), (35, 80)], dtype=[("bmi", float), ("age", int)]),
+        pd.DataFrame({"age": [30, 45, 80], "bmi": [20, 26, 35], "column_names": [1, 2, 3]}),
     ],
-    ids=["mapping", "pandas", "polars", "list"],
+    ids=["mapping", "pandas", "polars", "list", "arrow", "arrow-batch", "structured", "pandas-odd-name"],
 )
 def test_x_is_taken_as_people_have_it(given: Any, posterior: Posterior) -> None:
     np.testing.assert_allclose(MODEL.predict(posterior, given).mean, MODEL.predict(posterior, X).mean)
@@ -120,8 +125,9 @@ def test_features_are_computed_from_columns() -> None:
     plan = nw.plan(nw.Moments(features, "y"), schema, guarantee=nw.PureDP(10**6))
     model = nw.LinearRegression(features, "y")
     posterior = nw.infer(exact_release(plan, made), model, method="naive", seed=SEED + 1, draws=100, warmup=50)
-    by_column = model.predict_mean(posterior, {"x": [0.5, -1.0], "region": ["south", "north"]})
-    np.testing.assert_allclose(by_column, model.predict_mean(posterior, [[0.25, 1], [1, 0]]))
+    for columns in (dict, pa.table, pd.DataFrame):
+        by_column = model.predict_mean(posterior, columns({"x": [0.5, -1.0], "region": ["south", "north"]}))
+        np.testing.assert_allclose(by_column, model.predict_mean(posterior, [[0.25, 1], [1, 0]]))
     with pytest.raises(InvalidArgument, match="does not know"):
         model.predict_mean(posterior, {"x": [0.5], "region": ["west"]})
 
@@ -179,8 +185,12 @@ def test_its_table_shows_the_rows(posterior: Posterior) -> None:
 
 @pytest.mark.parametrize(
     "bad", [{"age": "old", "bmi": 20}, {"age": [10**400], "bmi": [20]}, [[10**400, 1]], "x", None, [[np.nan, 1]],
-            [["40", "20"]], {"age": ["40"], "bmi": [20]}, {"age": "40", "bmi": 20}],
-    ids=["text", "huge", "huge array", "a text", "nothing", "nan", "digits", "a column of digits", "one of digits"],
+            [["40", "20"]], {"age": ["40"], "bmi": [20]}, {"age": "40", "bmi": 20},
+            pa.table({"age": ["40"], "bmi": [20]}), pd.DataFrame({"age": ["40"], "bmi": [20]}, dtype=object),
+            pa.table({"age": [40, None], "bmi": [20, 30]}), pa.table({"age": [40]}),
+            pa.Table.from_arrays([pa.array([40]), pa.array([20]), pa.array([40])], names=["age", "bmi", "age"])],
+    ids=["text", "huge", "huge array", "a text", "nothing", "nan", "digits", "a column of digits", "one of digits",
+         "arrow digits", "pandas digits", "arrow null", "arrow missing", "arrow twice"],
 )  # fmt: skip
 def test_what_is_not_rows_of_numbers_is_refused(bad: Any, posterior: Posterior) -> None:
     with pytest.raises(InvalidArgument) as error:
@@ -193,3 +203,52 @@ def test_a_posterior_of_another_model_is_refused(posterior: Posterior) -> None:
         with pytest.raises(InvalidArgument) as error:
             nw.LinearRegression(["height"], "cost").predict(other, [[1.0]])
         assert error.value.argument == "posterior"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [nw.LinearRegression(["age"], "cost"), nw.LinearRegression(FEATURES, "charge"),
+     nw.LinearRegression([*FEATURES, nw.column("age") ** 2], "cost"),
+     nw.LinearRegression(FEATURES, "cost", intercept=False)],
+    ids=["fewer-features", "another-response", "more-features", "no-intercept"],
+)  # fmt: skip
+def test_a_posterior_answers_only_for_the_regression_it_is_of(
+    other: nw.LinearRegression, posterior: Posterior, tmp_path: Path
+) -> None:
+    posterior.save(tmp_path / "kept")
+    for kept in (posterior, Posterior.load(tmp_path / "kept")):
+        for predict in (other.predict, other.predict_mean):
+            with pytest.raises(InvalidArgument, match=r"posterior\.population") as error:
+                predict(kept, [[0.0] * len(other.features)])
+            assert error.value.argument == "posterior"
+            assert f"is of {MODEL}, not of {other}" in str(error.value)
+
+
+def test_features_may_stand_in_another_order_and_x_follows_the_model(posterior: Posterior, tmp_path: Path) -> None:
+    turned = nw.LinearRegression(FEATURES[::-1], "cost")
+    posterior.save(tmp_path / "kept")
+    for kept in (posterior, Posterior.load(tmp_path / "kept")):
+        np.testing.assert_allclose(turned.predict(kept, X[:, ::-1]).mean, MODEL.predict(posterior, X).mean)
+
+
+def test_a_posterior_of_a_population_is_no_regression(posterior: Posterior) -> None:
+    """Even if its parameters are called as the coefficients are."""
+    from dataclasses import replace
+
+    with pytest.raises(InvalidArgument, match="not of a linear regression") as error:
+        MODEL.predict(replace(posterior, population=None), X)
+    assert error.value.argument == "posterior"
+
+
+def test_a_frame_without_rows_yet_is_to_be_collected(posterior: Posterior) -> None:
+    with pytest.raises(InvalidArgument, match=r"X\.collect\(\)"):
+        MODEL.predict(posterior, pl.LazyFrame({"age": [30], "bmi": [20]}))
+
+
+def test_one_draw_predicts_and_does_not_say_its_spread(posterior: Posterior) -> None:
+    from dataclasses import replace
+
+    single = replace(posterior, draws={name: value[:1, :1] for name, value in posterior.draws.items()})
+    found = MODEL.predict(single, X)
+    np.testing.assert_allclose(found.mean, MODEL.predict_mean(single, X))
+    assert np.isnan(found.sd).all()

@@ -25,8 +25,9 @@ from noisewise.regression.density import (
 )
 from noisewise.regression.groups import AS_NORMAL, RADIALLY, Groups, Members
 from noisewise.regression.moments import normal_covariance_at
-from noisewise.regression.radial import Sphere, pull_back_radial, radial_moments
+from noisewise.regression.radial import pull_back_radial, radial_moments
 from noisewise.regression.shortened import Bank, bank_moments, pull_back_bank
+from noisewise.regression.sphere import Sphere
 
 
 class ChangedData(NamedTuple):
@@ -55,12 +56,19 @@ def changed_density(position: Floats, data: ChangedData, gradient: Floats) -> fl
         if how == AS_NORMAL:
             normal_covariance_at(work.s, work.n, groups.pairs[g], groups.size[g], work.covariance)
         elif how == RADIALLY:
-            radial_moments(g, groups, sphere, work.holder_mean, work.holder_spread, first, work.s, work.covariance)
+            if not radial_moments(
+                g, groups, sphere, work.holder_mean, work.holder_spread, first, work.s, work.covariance
+            ):
+                gradient.fill(0.0)
+                return -np.inf
             work.n.fill(0.0)
         else:
             bank_moments(g, groups, bank, work.holder_mean, work.holder_spread, first, work.s, work.covariance)
             work.n.fill(0.0)
         value += members_density(g, position, belief, groups, members, work, gradient)
+        if not math.isfinite(value):
+            gradient.fill(0.0)
+            return -np.inf
         if how == AS_NORMAL:
             pull_back_normal(g, groups, work)
         elif how == RADIALLY:

@@ -13,12 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from noisewise.errors import InvalidArgument, NoisewiseError
+from noisewise.errors import InvalidArgument, NoisewiseError, Unsupported
 from noisewise.inference.posterior import Posterior
 from noisewise.regression.model import LinearRegression
-from noisewise.regression.priors import INTERCEPT
+from noisewise.regression.priors import INTERCEPT, NOISE_VARIANCE
 from noisewise.regression.problem import Floats
 from noisewise.release import Release
+
+SAID_BY_A_MODEL = ("intercept", "coefficients", "noise", "prior", "covariates")
 
 
 class PrivateLinearRegression:
@@ -87,6 +89,11 @@ class PrivateLinearRegression:
             raise NoisewiseError("This regression has learnt nothing yet; call fit(releases) first.")
         if not return_std:
             return self.model_.predict_mean(self.posterior_, X)
+        if self.posterior_.is_point or NOISE_VARIANCE not in self.posterior_.draws:
+            raise Unsupported(
+                f"This regression was fitted by method={self.posterior_.method!r}, which does not say how far a new "
+                f"observation lies from its mean. Leave return_std out, or fit by method={self.posterior_.instead!r}."
+            )
         predicted = self.model_.predict(self.posterior_, X)
         return predicted.mean, predicted.sd
 
@@ -112,6 +119,13 @@ class PrivateLinearRegression:
             if not isinstance(self.model, LinearRegression):
                 raise InvalidArgument(f"model is a {type(self.model).__name__}, not a LinearRegression.",
                                       argument="model")  # fmt: skip
+            if beside := [name for name in SAID_BY_A_MODEL if not _is_default(name, getattr(self, name))]:
+                inside = ", ".join(f"{name}=..." for name in beside)
+                raise InvalidArgument(
+                    f"A model was given, and beside it {', '.join(beside)}, which would be ignored. Give the model "
+                    f"these, LinearRegression(features, response, {inside}), or give features and response instead.",
+                    argument=beside[0],
+                )
             return self.model
         if self.features is None or self.response is None:
             raise InvalidArgument("Give features and response, or a model.", argument="features")
@@ -121,7 +135,7 @@ class PrivateLinearRegression:
         )  # fmt: skip
 
     def __repr__(self) -> str:
-        given = {name: value for name, value in self.get_params().items() if value != _parameters()[name].default}
+        given = {name: value for name, value in self.get_params().items() if not _is_default(name, value)}
         return f"PrivateLinearRegression({', '.join(f'{name}={value!r}' for name, value in given.items())})"
 
 
@@ -129,3 +143,9 @@ def _parameters() -> dict[str, inspect.Parameter]:
     found = dict(inspect.signature(PrivateLinearRegression.__init__).parameters)
     found.pop("self")
     return found
+
+
+def _is_default(name: str, value: object) -> bool:
+    """Whether a parameter was left as it is; values of other types, such as arrays, are not compared at all."""
+    default = _parameters()[name].default
+    return value is default or (type(value) is type(default) and bool(value == default))

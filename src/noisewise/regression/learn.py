@@ -9,6 +9,7 @@ The verdict says what was assumed, and what the method passes over.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,7 +23,7 @@ from noisewise.inference.posterior import Posterior
 from noisewise.inference.progress import Progress, shown
 from noisewise.inference.settings import POINT, check_settings, whole_seed
 from noisewise.regression.cleaning import CleanedShare, cleaned_share
-from noisewise.regression.methods import METHODS, Method, automatic, method_named
+from noisewise.regression.methods import METHODS, SKEWNESS_LIMIT, Method, automatic, largest_skewness, method_named
 from noisewise.regression.observed import Observed, regression_releases
 from noisewise.regression.priors import COVARIATE_COVARIANCE, COVARIATE_MEAN, INTERCEPT, NOISE_VARIANCE
 from noisewise.regression.problem import Fit, Floats, NormalX, Problem
@@ -63,9 +64,12 @@ def learn(
         fit, judged = _run(chosen, problem, rng, settings, report, options, model.names)
         share = cleaned_share(np.random.default_rng([whole, CLEANING_STREAM]), problem, fit)
         if reason and not chosen.models_shortening and share is not None and share.is_felt:
-            # Only a fit can tell how many rows met their bounds: no release says so.
-            name, reason = "marginal", f"{100 * share.clamped:.2g} % of rows were clamped, which only it models"
-            fit, judged = _run(METHODS[name], problem, rng, settings, report, options, model.names)
+            # Only a fit can tell how many rows met their bounds: no release says so. By a fit of its own `marginal` may
+            # find too few of them to model, and is then no better.
+            other, opinion = _run(METHODS[INSTEAD], problem, rng, settings, report, options, model.names)
+            if other.models_cleaning:
+                name, fit, judged = INSTEAD, other, opinion
+                reason = f"{100 * share.clamped:.2g} % of rows were clamped, which only it models"
     notes = tuple(dict.fromkeys((*judged.notes, *_notes(name, problem, observed, share))))
     how = fit.how.replace("; ", ", ")  # what stands before the first semicolon is the method, the rest the law
     how = f"{how}, taken because {reason}" if reason else how
@@ -162,6 +166,9 @@ def _notes(name: str, problem: Problem, observed: Observed, share: CleanedShare 
             notes += share.sentences()
         elif any(holder.shrink is not None for holder in problem.holders):
             notes.append(f"Rows were shortened, which method {name!r} ignores: coefficients may be biased towards 0.")
+    if name == "marginal" and (skewness := largest_skewness(problem)) > SKEWNESS_LIMIT:
+        notes.append(f"The noisy sums are taken to be normal and are not quite (skewness {skewness:.2g}): with so few "
+                     "rows and so little noise intervals may be too narrow.")  # fmt: skip
     if name != "adassp":
         notes += unseen_parts(problem)
         if any(holder.eigenvalue is not None for holder in problem.holders):
@@ -172,5 +179,5 @@ def _notes(name: str, problem: Problem, observed: Observed, share: CleanedShare 
 def _explain_options(error: TypeError, options: Mapping[str, Any]) -> None:
     """An option that the method does not take, by name."""
     for option in options:
-        if f"'{option}'" in str(error) and "unexpected keyword" in str(error):
+        if f"'{option}'" in str(error) and re.search("unexpected keyword|multiple values", str(error)):
             raise InvalidArgument(f"{option!r} is not an option of this method.", argument=option) from None

@@ -20,7 +20,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from noisewise.errors import NoisewiseError
+from noisewise.errors import InvalidArgument, NoisewiseError
+from noisewise.exact import integer
 from noisewise.inference import hamiltonian
 from noisewise.inference.diagnostics import RHAT_LIMIT, rhat
 from noisewise.inference.progress import Progress
@@ -30,18 +31,17 @@ from noisewise.regression.density import Data, make_data, normal_density, normal
 from noisewise.regression.given import given_density, given_walk
 from noisewise.regression.groups import AS_NORMAL, BY_BANK, RADIALLY, group_holders
 from noisewise.regression.problem import Fit, GivenX, Holder, Problem
-from noisewise.regression.radial import make_sphere
 from noisewise.regression.shortened import make_bank, shorten_rows
+from noisewise.regression.sphere import make_sphere
 
 Floats = NDArray[np.float64]
 # Clamping or shortening that touches a smaller share of rows is left out of the model.
 NEGLIGIBLE = 1e-3
-# The length of h, by dimension, up to which fixed directions (points.py) see it well.
-FAR = {1: 6.0, 2: 3.0}
 SPREADS = (1.0, 0.2, 5.0)
 DIFFERENCE = 1e-4
 LARGEST_HESSIAN = 120
 CONTINUATIONS = 2
+FEWEST_POINTS, MOST_POINTS = 2**8, 2**20
 # Products of bank points and squared pairs beyond which one gradient takes tens of milliseconds, and the number of
 # gradients that is then spent.
 COSTLY, GRADIENTS_IF_COSTLY = 8e6, 2000
@@ -73,6 +73,7 @@ def sample(
     points: int | None = None,
 ) -> Fit:
     """Draws of all unknowns. `points` is the size of the bank for rows that were shortened."""
+    points = None if points is None else _checked_points(points)
     posterior, shares = fitted(problem, rng, points=points)
     is_costly = _cost(posterior.data) > COSTLY
     if is_costly:
@@ -92,6 +93,14 @@ def sample(
     return _fit(problem, posterior, trace, shares, is_costly)
 
 
+def _checked_points(points: object) -> int:
+    """Few points find other moments than there are, and Sobol points are balanced in powers of two."""
+    count = integer(points, "points", minimum=FEWEST_POINTS, maximum=MOST_POINTS)
+    if count & (count - 1):
+        raise InvalidArgument(f"points = {count} must be a power of two, such as 2048.", argument="points")
+    return count
+
+
 def fitted(
     problem: Problem, rng: np.random.Generator, *, points: int | None = None
 ) -> tuple[Posterior, tuple[float, ...]]:
@@ -105,7 +114,7 @@ def fitted(
     how = [_how(*facts) for facts in zip(problem.holders, shares, clamped, strict=True)]
     if not any(how):
         return closed, shares
-    data = _changed_data(problem, how, points, is_tilted=_is_far_from_centre(problem, closed))
+    data = _changed_data(problem, how, points)
     posterior = _at_mode(changed_density, changed_walk, data, starts=(closed.mode,))
     return posterior, _predicted_shares(problem, posterior, rng)
 
@@ -128,20 +137,6 @@ def _plain_data(problem: Problem) -> Data:
     return make_data(_belief(problem), *group_holders(problem, [AS_NORMAL] * len(problem.holders)))
 
 
-def _is_far_from_centre(problem: Problem, posterior: Posterior) -> bool:
-    """Whether, at the mode, rows lie in so few directions (or dimensions are so many) that a fixed rule misses them."""
-    if problem.d > 2:
-        return True
-    found = unknowns(posterior.mode, posterior.belief)
-    o = int(problem.intercept)
-    for holder in problem.holders:
-        mean, spread = row_law(problem, found.theta, float(found.variance), found.mu, found.factor)
-        far = np.linalg.solve((holder.map @ spread)[o:], (holder.map @ mean)[o:])
-        if np.linalg.norm(far) > FAR[problem.d]:
-            return True
-    return False
-
-
 def row_law(problem: Problem, theta: Floats, variance: float, mu: Floats, factor: Floats) -> tuple[Floats, Floats]:
     """m (m,) and B (m, d + 1) of a row."""
     o = int(problem.intercept)
@@ -151,11 +146,11 @@ def row_law(problem: Problem, theta: Floats, variance: float, mu: Floats, factor
     return mean, spread
 
 
-def _changed_data(problem: Problem, how: Sequence[int], points: int | None, *, is_tilted: bool) -> ChangedData:
+def _changed_data(problem: Problem, how: Sequence[int], points: int | None) -> ChangedData:
     groups, members = group_holders(problem, how)
     pairs = groups.pairs.shape[1]
     bank = make_bank(problem.d + 1, m=problem.m, pairs=pairs, points=points if BY_BANK in how else 0)
-    sphere = make_sphere(problem.d + 1, m=problem.m, pairs=pairs, is_used=RADIALLY in how, is_tilted=is_tilted)
+    sphere = make_sphere(problem.d + 1, m=problem.m, pairs=pairs, is_used=RADIALLY in how)
     return make_changed_data(_belief(problem), groups, members, bank, sphere)
 
 
@@ -270,8 +265,9 @@ def _share(problem: Problem, holder: Holder, found: Unknowns) -> float:
 
 
 def _worst_rhat(positions: Floats, belief: Belief) -> float:
-    """Over all coordinates but the mixing variances."""
-    return float(np.nanmax([rhat(positions[:, :, i]) for i in range(belief.mixing)]))
+    """Over all coordinates but the mixing variances; 1 where the draws are too few to have one."""
+    found = [rhat(positions[:, :, i]) for i in range(belief.mixing)]
+    return max((value for value in found if not math.isnan(value)), default=1.0)
 
 
 def _fit(
@@ -280,7 +276,8 @@ def _fit(
     found = unknowns(trace.positions, posterior.belief)
     has_law = not isinstance(problem.covariates, GivenX)
     how = "the normal law of the noisy moments, nothing latent, sampled by Hamiltonian Monte Carlo"
-    if any(posterior.data.groups.is_shortened):
+    models_cleaning = any(posterior.data.groups.is_shortened)
+    if models_cleaning:
         how += "; rows as they were clamped and shortened"
     return Fit(
         theta=found.theta,
@@ -288,6 +285,7 @@ def _fit(
         how=how,
         mean_x=found.mu if has_law else None,
         covariance_x=found.factor @ np.swapaxes(found.factor, -1, -2) if has_law else None,
+        models_cleaning=models_cleaning,
         notes=_notes(problem, shares, is_costly, trace),
         non_finite=int(trace.non_finite.sum()),
         energy=trace.energy,

@@ -72,7 +72,7 @@ def automatic(problem: Problem, *, likelihood: str) -> tuple[str, str]:
         return "marginal", "the moments of the covariates are given"
     if any(holder.shrink is not None for holder in problem.holders):
         return "marginal", "rows were shortened, which only it models"
-    worst = max(largest_skewness(holder, problem) for holder in problem.holders)
+    worst = largest_skewness(problem)
     if worst <= SKEWNESS_LIMIT:
         return "marginal", f"skewness of the noisy moments {worst:.2g}, so their law is nearly normal"
     if min(holder.n for holder in problem.holders) <= problem.d + problem.intercept:
@@ -80,7 +80,12 @@ def automatic(problem: Problem, *, likelihood: str) -> tuple[str, str]:
     return "exact-gibbs", f"skewness of the noisy moments {worst:.2g}, so a normal law would not do"
 
 
-def largest_skewness(holder: Holder, problem: Problem) -> float:
+def largest_skewness(problem: Problem) -> float:
+    """Of all holders' noisy sums."""
+    return max(skewness_of(holder, problem) for holder in problem.holders)
+
+
+def skewness_of(holder: Holder, problem: Problem) -> float:
     """The skewness of the holder's noisiest-to-normal square, at its noisy variance plus one noise deviation."""
     matrix = moment_matrix(holder, problem.m, intercept=problem.intercept)
     noise = np.full((problem.m, problem.m), np.nan)

@@ -111,6 +111,8 @@ class LinearRegression:
                     f"The given moments are of {len(self.covariates.second)} entries; ([1,] x) has {size} here.",
                     argument="covariates",
                 )
+            if self.intercept:
+                self.covariates.require_constant()
         elif self.covariates is not None and not (isinstance(self.covariates, str) and self.covariates == RELEASED):
             raise InvalidArgument(
                 f"covariates = {self.covariates!r:.60}: give NormalCovariates(...), GivenMoments(...), 'released' or "

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -64,8 +64,7 @@ def observe(
         holders.append(holder)
         notes += said
     assert units is not None
-    first = next(release for release in given if isinstance(release.statistic, Moments))
-    return Observed(tuple(holders), units, *_likely(first), tuple(dict.fromkeys(notes)))
+    return Observed(tuple(holders), units, *_likely(given, units), tuple(dict.fromkeys(notes)))
 
 
 def regression_releases(releases: object) -> tuple[Release, ...]:
@@ -217,17 +216,36 @@ def _eigenvalue(releases: Sequence[Release], statistic: Moments) -> Eigenvalue |
     )
 
 
-def _likely(release: Release) -> tuple[Floats, Floats]:
-    """Where entries lie, from public numbers: about 0 and within 1 where centred and scaled, else as their bounds say.
+def _likely(releases: Sequence[Release], units: Units) -> tuple[Floats, Floats]:
+    """Where entries lie and how far they spread, in working units, from public numbers of all releases in any order.
 
-    A column without a public centre is taken to lie about the middle of its bounds, one without a public scale to have
-    a quarter of their width as its standard deviation.
+    An entry spreads as far as the smallest scale that is stated for it, or a quarter of the narrowest bounds; it lies
+    about the centre that is stated beside the smallest spread, or the middle of the narrowest bounds.
     """
-    statistic = release.statistic
-    assert isinstance(statistic, Moments)
+    guesses = [_guess(release, statistic) for release, statistic in _moments(releases)]
+    by_entry = list(zip(*guesses, strict=True))
+    spread = np.array([min((not g.is_scaled, g.spread) for g in entry)[1] for entry in by_entry])
+    centre = np.array([min((not g.is_centred, g.spread, g.centre) for g in entry)[2] for entry in by_entry])
+    return (centre - units.centre) * units.factor, spread * units.factor
+
+
+class _Guess(NamedTuple):
+    """Where an entry lies by one release, in the units of its column, and whether that was stated."""
+
+    is_centred: bool
+    centre: float
+    is_scaled: bool
+    spread: float
+
+
+def _guess(release: Release, statistic: Moments) -> list[_Guess]:
+    """One for each feature, and one for the response."""
     entries = (*statistic.features, statistic.response)
-    box = np.array([[float(low), float(high)] for low, high in
-                    entry_box(standardised(entries, statistic.centre, statistic.scale), release.schema)])  # fmt: skip
-    names = [str(entry) for entry in entries]
-    centred, scaled = ([name in dict(numbers) for name in names] for numbers in (statistic.centre, statistic.scale))
-    return np.where(centred, 0.0, box.mean(axis=1)), np.where(scaled, 1.0, (box[:, 1] - box[:, 0]) / 4)
+    own, centred, scaled = Units.of(statistic), dict(statistic.centre), dict(statistic.scale)
+    found = []
+    for k, (entry, ends) in enumerate(zip(map(str, entries), entry_box(entries, release.schema), strict=True)):
+        low, high = map(float, ends)
+        centre = float(own.centre[k]) if entry in centred else (low + high) / 2
+        spread = float(1 / own.factor[k]) if entry in scaled else (high - low) / 4
+        found.append(_Guess(entry in centred, centre, entry in scaled, spread))
+    return found

@@ -9,7 +9,7 @@ the last solved for t by Newton steps; `draws` have one e each.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -101,6 +101,7 @@ def predict(
         raise InvalidArgument(f"kind = {kind!r:.40}: it is 'response' or 'mean'.", argument="kind")
     share = checked_level(level)
     lines = _lines(model, posterior, x)
+    spread = lines.var(axis=0, ddof=1) if len(lines) > 1 else np.full(len(x), np.nan)  # one draw does not say
     inner = equal_tailed(lines, share)
     outer, draws, variance = inner, lines, np.zeros(len(lines))
     if kind == "response":
@@ -114,7 +115,7 @@ def predict(
         outer = mixture_quantile(lines, sd, (1 - share) / 2), mixture_quantile(lines, sd, (1 + share) / 2)
     return Prediction(
         mean=np.asarray(lines.mean(axis=0)),
-        sd=np.sqrt(lines.var(axis=0, ddof=1) + variance.mean()),
+        sd=np.sqrt(spread + variance.mean()),
         low=outer[0],
         high=outer[1],
         mean_low=inner[0],
@@ -176,15 +177,11 @@ def _lines(model: LinearRegression, posterior: Posterior, x: Floats) -> Floats:
 
 def feature_rows(model: LinearRegression, posterior: Posterior, X: Any) -> Floats:
     """X as features (rows, d): an array in their order, or columns by name from which they are computed."""
-    missing = [str(feature) for feature in model.features if str(feature) not in getattr(posterior, "draws", {})]
-    if missing:
-        raise InvalidArgument(
-            f"posterior is not of this regression: it has no coefficient of {missing[0]}. Give what infer returned.",
-            argument="posterior",
-        )
-    if isinstance(X, Mapping) or (hasattr(X, "columns") and hasattr(X, "__getitem__")):
+    _require_posterior_of(model, posterior)
+    names = _column_names(X)
+    if names is not None:
         schema = posterior.releases[0].schema if posterior.releases else None
-        columns = [_from_columns(feature, X, schema) for feature in model.features]
+        columns = [_from_columns(feature, X, names, schema) for feature in model.features]
         try:
             x = np.stack(np.broadcast_arrays(*map(np.atleast_1d, columns)), axis=-1)
         except ValueError:
@@ -198,6 +195,36 @@ def feature_rows(model: LinearRegression, posterior: Posterior, X: Any) -> Float
     return x
 
 
+def _require_posterior_of(model: LinearRegression, posterior: object) -> None:
+    """The same response on the same features, in whatever order: draws are found by name, X is in the model's order."""
+    population = getattr(posterior, "population", None)
+    if not isinstance(posterior, Posterior) or not isinstance(population, type(model)):
+        raise InvalidArgument(
+            "posterior is not of a linear regression. Give what infer(releases, model) returned.", argument="posterior"
+        )
+    if set(population.names) != set(model.names) or str(population.response) != str(model.response):
+        raise InvalidArgument(
+            f"posterior is of {population}, not of {model}: the two differ in features, response or intercept. Predict "
+            "by the model that was given to infer; it is posterior.population.",
+            argument="posterior",
+        )
+
+
+def _column_names(X: Any) -> Container[str] | None:
+    """The names by which X has columns (a mapping, a data frame, an Arrow table, a structured array), if it has any."""
+    if isinstance(X, Mapping):
+        return X
+    if isinstance(X, np.ndarray):
+        fields: tuple[str, ...] | None = X.dtype.names
+        return fields
+    if type(X).__name__ == "LazyFrame":
+        raise InvalidArgument("X is a LazyFrame, which has no rows yet; give X.collect().", argument="X")
+    if not hasattr(X, "__getitem__") or not hasattr(X, "columns"):
+        return None
+    named = getattr(X, "column_names", None)  # Arrow's name for them: its `columns` are the columns themselves
+    return named if isinstance(named, list) else list(X.columns)
+
+
 def _array(X: Any, size: int) -> Floats:
     x = _numbers(X)
     if x.ndim == 1:
@@ -207,22 +234,34 @@ def _array(X: Any, size: int) -> Floats:
 
 def _numbers(X: Any) -> Floats:
     try:
-        if np.asarray(X).dtype.kind not in "SU":  # NumPy would read "3" as a number
-            return np.asarray(X, dtype=float)
+        found = np.asarray(X)
+        objects = found.flat if found.dtype.kind == "O" else ()
+        if found.dtype.kind not in "SU" and not any(isinstance(value, str | bytes) for value in objects):
+            # NumPy would read "3" as a number.
+            return np.asarray(found, dtype=float)
     except (TypeError, ValueError, OverflowError):
         pass
     raise InvalidArgument("X must hold numbers: an array (rows, features), or columns by name.", argument="X")
 
 
-def _from_columns(feature: Feature, X: Any, schema: Schema | None) -> Any:
+def _from_columns(feature: Feature, X: Any, names: Container[str], schema: Schema | None) -> Any:
     """One feature from columns by name; or the column that is called as the feature is written."""
-    if str(feature) in X:
-        return _numbers(X[str(feature)])
-    missing = sorted(name for name in feature.columns() if name not in X)
+    if str(feature) in names:
+        return _numbers(_column(X, str(feature)))
+    missing = sorted(name for name in feature.columns() if name not in names)
     if missing or schema is None:
         raise InvalidArgument(f"X has no column {(missing or [str(feature)])[0]!r}.", argument="X")
-    columns = {name: _codes(X[name], schema, name) for name in feature.columns()}
+    columns = {name: _codes(_column(X, name), schema, name) for name in feature.columns()}
     return feature.fold(NumPyAlgebra(columns, schema), {})
+
+
+def _column(X: Any, name: str) -> Any:
+    try:
+        return X[name]
+    except (LookupError, TypeError, ValueError) as error:  # as of an Arrow table with two columns of one name
+        raise InvalidArgument(
+            f"Column {name!r} of X cannot be read; give an array, or a mapping from names to columns.", argument="X"
+        ) from error
 
 
 def _codes(values: Any, schema: Schema, name: str) -> Floats:

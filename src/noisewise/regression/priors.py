@@ -30,6 +30,7 @@ from noisewise.regression.units import Units
 
 WIDE, NOISE_SHAPE, NOISE_SHARE = 2.5, 1 / 2, 1 / 50
 STRENGTH, SPREAD_SHARE, MORE_DEGREES = 1 / 100, 1 / 16, 1.0
+CONSTANT = 1e-6  # how far numbers written in decimals may be from the moments of the constant 1
 LEARNED, RELEASED = "learned", "released"
 INTERCEPT, NOISE_VARIANCE = "intercept", "noise_variance"
 COVARIATE_MEAN, COVARIATE_COVARIANCE = "covariate_mean", "covariate_covariance"
@@ -113,6 +114,18 @@ class GivenMoments:
                                   argument="fourth")  # fmt: skip
         object.__setattr__(self, "second", two)
         object.__setattr__(self, "fourth", four)
+
+    def require_constant(self) -> None:
+        """Refuse moments whose first entry is not the constant 1, as it is with an intercept."""
+        size = np.sqrt(np.diag(self.second))
+        is_one = math.isclose(self.second[0, 0], 1.0, rel_tol=CONSTANT)
+        if not is_one or np.any(np.abs(self.fourth[0, 0] - self.second) > CONSTANT * np.outer(size, size)):
+            raise InvalidArgument(
+                "With an intercept the given moments are those of (1, x), but here the first entry is not the constant "
+                f"1: second[0, 0] = {self.second[0, 0]:g}, and fourth[0, 0] must equal second. Use "
+                "GivenMoments.of_rows(rows), or put the constant first.",
+                argument="covariates",
+            )
 
     @classmethod
     def of_rows(cls, rows: ArrayLike, *, intercept: bool = True) -> GivenMoments:

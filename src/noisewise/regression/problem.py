@@ -130,6 +130,7 @@ class Fit:
     mean_x: Floats | None = None  # (chains, draws, d)
     covariance_x: Floats | None = None  # (chains, draws, d, d)
     is_point: bool = False
+    models_cleaning: bool = False  # rows as they were clamped or shortened
     notes: tuple[str, ...] = ()  # sentences for the verdict: what was assumed, projected, clamped
     non_finite: int = 0  # steps that met a non-finite density
     energy: Floats | None = None

@@ -5,83 +5,52 @@ r = B z with z ~ N(h, I), h = B^-1 mean. Along a direction v of z the row is t b
     p(t) = c t^(D-1) exp(-t^2/2 + t v'h - |h|^2/2),   c = 2^(1 - D/2)/Gamma(D/2)
 so that monomials of degree k need only J_k = int_0^T t^k p + T^k int_T^oo p, whose slopes are simple: dJ_k/dT =
 k T^(k-1) int_T^oo p, dJ_k/d(v'h) = int_0^T t^(k+1) p + T^k int_T^oo t p. No kink is left to integrate over: for one
-covariate a few dozen angles do, for two a product rule on the sphere. In more dimensions, or where h is long and the
-mass lies in few directions, v = (z + h)/|z + h| with z from the bank of normal points, so that directions come as often
-as they should, and p is divided by its integral. Either way weights sum to 1, so C is a covariance and positive.
-Blocks of k rows as in shortened.py.
+covariate a few dozen angles do, for two a product rule on the sphere, both gathered round h where that is long. In more
+dimensions directions come as often as they should (sphere.py), and p is divided by its integral. Either way weights sum
+to 1, so C is a covariance and positive. Blocks of k rows as in shortened.py.
+
+Where numbers overflow there are no moments: that is said, and the density is 0 there (changed.py).
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from noisewise.regression.groups import Groups
-from noisewise.regression.points import base_points, directions
 from noisewise.regression.shortened import paired, pull_back_means
+from noisewise.regression.sphere import (
+    FEW_NODES,
+    NODES,
+    Sphere,
+    gather,
+    pull_back_axis,
+    pull_back_gather,
+    pull_back_tilt,
+    tilt,
+)
 
 Floats = NDArray[np.float64]
-POINTS = 2048
-# Gauss-Legendre nodes along a direction: the shorter rule where less than SHORT is to be integrated over.
-NODES, FEW_NODES, SHORT = 20, 10, 2.5
-# This far from its peak t^(D+1) p(t) has no mass that would show: its standard deviation is about 0.7.
-REACH = 5.5
-
-
-class Sphere(NamedTuple):
-    """Directions, and room for what one evaluation computes along them."""
-
-    base: Floats  # (N, D): z of tilted directions
-    is_tilted: int
-    directions: Floats  # (N, D): v
-    distances: Floats  # (N,): |z + h|
-    weights: Floats  # (N,)
-    nodes: Floats  # Gauss-Legendre on (0, 1), the longer rule and then the shorter
-    node_weights: Floats
-    rows: Floats  # (N, D): b
-    inner: Floats  # (N, 6): int_0^T t^k p dt
-    outer: Floats  # (N, 2): int_T^oo t^k p dt
-    powers: Floats  # (N, 5): J_k
-    by_powers: Floats  # (N, 5)
-    ends: Floats  # (N,): T
-    linear: Floats  # (N K,): the coefficients of t in the products
-    square: Floats  # (N K,): of t^2
-    one: Floats  # (N K,): scratch
-    two: Floats  # (N K,): scratch
-    centre: Floats  # (D,): h
-    mean: Floats  # (m,): of a shortened row
-    by_mean: Floats
-    by_second: Floats  # (m, m)
-    totals: Floats  # (1,): sum w J_0
-
-
-def make_sphere(dimension: int, *, m: int, pairs: int, is_used: bool, is_tilted: bool) -> Sphere:
-    """Directions of R^dimension for rows of m entries; none where they are not used."""
-    base, weights = np.zeros((0, dimension)), np.zeros(0)
-    if is_used:
-        base, weights = base_points(dimension, POINTS) if is_tilted else directions(dimension)
-    rules = [np.polynomial.legendre.leggauss(count) for count in (NODES, FEW_NODES)]
-    nodes, node_weights = np.concatenate([x for x, _ in rules]), np.concatenate([w for _, w in rules])
-    n, flat = len(weights), np.zeros(len(weights) * pairs)
-    return Sphere(
-        base, int(is_tilted), base.copy(), np.ones(n), weights, (nodes + 1) / 2, node_weights / 2,
-        np.zeros((n, dimension)), np.zeros((n, 6)), np.zeros((n, 2)), np.zeros((n, 5)), np.zeros((n, 5)), np.zeros(n),
-        flat, flat.copy(), flat.copy(), flat.copy(), np.zeros(dimension), np.zeros(m), np.zeros(m), np.zeros((m, m)),
-        np.zeros(1),
-    )  # fmt: skip
+# Less than this to be integrated over takes the shorter rule.
+SHORT = 2.5
+# This far from its peak t^(D+1) p(t) has no mass that would show: its standard deviation is 0.7 at h = 0, 1 far off.
+REACH = 6.5
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
 def radial_moments(
     g: int, groups: Groups, sphere: Sphere, mean: Floats, spread: Floats, first: int, second: Floats, covariance: Floats
-) -> None:
-    """Write M_v (m, m) and C_v at the group's pairs, for rows (or blocks of rows) shortened to the group's norm."""
+) -> bool:
+    """Write M_v (m, m) and C_v at the group's pairs, for rows (or blocks of rows) shortened to the group's norm.
+
+    False where they are beyond what numbers can hold; then nothing is written.
+    """
     size, k, m, n = groups.size[g], groups.block[g], len(mean), len(sphere.weights)
-    _integrate(groups.radius[g], sphere, mean, spread, first)
+    if not _integrate(groups.radius[g], sphere, mean, spread, first):
+        return False
     sphere.mean.fill(0.0)
     second.fill(0.0)
     total = sphere.totals[0]
@@ -118,27 +87,27 @@ def radial_moments(
         for a in range(m):
             for b in range(m):
                 second[a, b] += (k - 1.0) * sphere.mean[a] * sphere.mean[b]
+    return True
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _integrate(radius: float, sphere: Sphere, mean: Floats, spread: Floats, first: int) -> None:
-    """h, and along each direction b, T, the inner and outer integrals, and J_k."""
+@njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _integrate(radius: float, sphere: Sphere, mean: Floats, spread: Floats, first: int) -> bool:
+    """h, and along each direction b, T, the inner and outer integrals, and J_k; False where one is not a number."""
     n, size = sphere.directions.shape
-    square = 0.0
     for i in range(size):  # B h = mean, B lower triangular
         value = mean[first + i]
         for j in range(i):
             value -= spread[first + i, j] * sphere.centre[j]
         sphere.centre[i] = value / spread[first + i, i]
-        square += sphere.centre[i] ** 2
-    log_constant = (1.0 - 0.5 * size) * math.log(2.0) - math.lgamma(0.5 * size) - 0.5 * square
-    sphere.totals[0] = 0.0
+    if sphere.is_tilted:
+        tilt(sphere)
+    else:
+        gather(sphere)
+    log_constant = 0.0 if sphere.is_tilted else (1.0 - 0.5 * size) * math.log(2.0) - math.lgamma(0.5 * size)
+    sphere.totals[0], is_usable = 0.0, True
     for v in range(n):
-        if sphere.is_tilted:
-            _tilt(v, sphere)
-        along, length = 0.0, 0.0
+        along, length = sphere.along[v], 0.0
         for i in range(size):
-            along += sphere.directions[v, i] * sphere.centre[i]
             entry = 0.0
             for j in range(i + 1):
                 entry += spread[first + i, j] * sphere.directions[v, j]
@@ -146,12 +115,12 @@ def _integrate(radius: float, sphere: Sphere, mean: Floats, spread: Floats, firs
             length += entry * entry
         end = radius / math.sqrt(length)
         sphere.ends[v] = end
-        peak = 0.5 * (
-            along + math.sqrt(along * along + 4.0 * (size + 1))
-        )  # where t^(D+1) exp(-t^2/2 + along t) is highest
+        # where t^(D+1) exp(-t^2/2 + along t) is highest
+        peak = 0.5 * (along + math.sqrt(along * along + 4.0 * (size + 1)))
         low, high = max(0.0, peak - REACH), peak + REACH
-        _panel(v, min(low, end), min(high, end), along, log_constant, sphere, sphere.inner)
-        _panel(v, max(low, end), max(high, end), along, log_constant, sphere, sphere.outer)
+        log_height = log_constant - 0.5 * sphere.across[v] ** 2
+        _panel(v, min(low, end), min(high, end), along, log_height, sphere, sphere.inner)
+        _panel(v, max(low, end), max(high, end), along, log_height, sphere, sphere.outer)
         if sphere.is_tilted:  # the law along the direction, not of it
             total = sphere.inner[v, 0] + sphere.outer[v, 0]
             sphere.inner[v] /= total
@@ -161,23 +130,12 @@ def _integrate(radius: float, sphere: Sphere, mean: Floats, spread: Floats, firs
             sphere.powers[v, k] = sphere.inner[v, k] + power * sphere.outer[v, 0]
             power *= end
         sphere.totals[0] += sphere.weights[v] * sphere.powers[v, 0]
+        is_usable = is_usable and 0.0 < length < np.inf and math.isfinite(sphere.powers[v, 4])
+    return is_usable and 0.0 < sphere.totals[0] < np.inf
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
-def _tilt(v: int, sphere: Sphere) -> None:
-    """The direction of z + h."""
-    square = 0.0
-    for i in range(len(sphere.centre)):
-        square += (sphere.base[v, i] + sphere.centre[i]) ** 2
-    sphere.distances[v] = math.sqrt(square)
-    for i in range(len(sphere.centre)):
-        sphere.directions[v, i] = (sphere.base[v, i] + sphere.centre[i]) / sphere.distances[v]
-
-
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _panel(
-    v: int, low: float, high: float, along: float, log_constant: float, sphere: Sphere, integrals: Floats
-) -> None:
+def _panel(v: int, low: float, high: float, along: float, log_height: float, sphere: Sphere, integrals: Floats) -> None:
     """int t^k p(t) dt from low to high, for all k that `integrals` has room for."""
     size, count = sphere.directions.shape[1], integrals.shape[1]
     for k in range(count):
@@ -187,7 +145,7 @@ def _panel(
     is_short = high - low < SHORT
     for i in range(NODES if is_short else 0, NODES + FEW_NODES if is_short else NODES):
         t = low + (high - low) * sphere.nodes[i]
-        value = (high - low) * sphere.node_weights[i] * math.exp(log_constant + t * (along - 0.5 * t))
+        value = (high - low) * sphere.node_weights[i] * math.exp(log_height - 0.5 * (t - along) ** 2)
         for _ in range(size - 1):
             value *= t
         for k in range(count):
@@ -308,7 +266,8 @@ def _pull_back_rows(
     k, size = groups.block[g], sphere.directions.shape[1]
     by_mean.fill(0.0)
     by_spread.fill(0.0)
-    by_row, by_centre, total = np.empty(size), np.zeros(size), 0.0
+    by_row, by_centre, by_axis, total, by_log_kappa = np.empty(size), np.zeros(size), np.zeros(size), 0.0, 0.0
+    far = math.sqrt(np.sum(sphere.centre**2))
     for v in range(len(sphere.weights)):
         w, end, length = sphere.weights[v] / sphere.totals[0], sphere.ends[v], 0.0
         for i in range(size):
@@ -324,7 +283,7 @@ def _pull_back_rows(
             elif b >= 0:
                 by_row[a] += (k - 1.0) * by_linear[v, p] * sphere.mean[first + b] + by_square[v, p] * sphere.rows[v, b]
                 by_row[b] += (k - 1.0) * by_linear[v, p] * sphere.mean[first + a] + by_square[v, p] * sphere.rows[v, a]
-        by_end, by_along, power, lower = 0.0, 0.0, 1.0, 0.0
+        by_end, by_along, by_weight, power, lower = 0.0, 0.0, 0.0, 1.0, 0.0
         mean_length = sphere.inner[v, 1] + sphere.outer[v, 1] if sphere.is_tilted else 0.0
         for j in range(5):
             slope = sphere.by_powers[v, j]
@@ -332,15 +291,26 @@ def _pull_back_rows(
             by_along += slope * (
                 sphere.inner[v, j + 1] + power * sphere.outer[v, 1] - sphere.powers[v, j] * mean_length
             )
-            total += 0.0 if sphere.is_tilted else slope * sphere.powers[v, j]
+            by_weight += slope * sphere.powers[v, j]
             lower, power = power, power * end
         for i in range(size):
             by_row[i] -= by_end * end / length * sphere.rows[v, i]
             by_centre[i] += by_along * sphere.directions[v, i]
             for j in range(size):
                 by_spread[first + i, j] += by_row[i] * sphere.directions[v, j]
+        for i in range(size):  # to v, by b = B v and v'h; rows above i are not needed again
+            value = by_along * sphere.centre[i]
+            for j in range(i, size):
+                value += spread[first + j, i] * by_row[j]
+            by_row[i] = value
         if sphere.is_tilted:
-            _pull_back_tilt(v, by_along, first, sphere, spread, by_row, by_centre)
+            pull_back_tilt(v, sphere, by_row, by_centre)
+        else:
+            total += by_weight
+            if far > 0.0:
+                by_log_kappa += pull_back_gather(v, by_weight, far, sphere, by_row, by_axis)
+    if far > 0.0 and not sphere.is_tilted:
+        pull_back_axis(far, sphere, by_log_kappa, by_axis, by_centre)
     for i in range(size):
         by_centre[i] -= total * sphere.centre[i]
     for i in range(size - 1, -1, -1):  # B' x = by_centre; then d h = B^-1 (d mean - d B h)
@@ -351,19 +321,3 @@ def _pull_back_rows(
     for i in range(size):
         for j in range(size):
             by_spread[first + i, j] -= by_mean[first + i] * sphere.centre[j]
-
-
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _pull_back_tilt(
-    v: int, by_along: float, first: int, sphere: Sphere, spread: Floats, by_row: Floats, by_centre: Floats
-) -> None:
-    """From the pulls on b = B v and v'h to that on h through v = (z + h)/|z + h|; `by_row` is overwritten."""
-    size, across = len(by_row), 0.0
-    for i in range(size):  # rows below i are not needed again for entry i of B' by_row
-        value = by_along * sphere.centre[i]
-        for j in range(i, size):
-            value += spread[first + j, i] * by_row[j]
-        by_row[i] = value
-        across += value * sphere.directions[v, i]
-    for i in range(size):
-        by_centre[i] += (by_row[i] - across * sphere.directions[v, i]) / sphere.distances[v]
