@@ -22,7 +22,7 @@ from noisewise.lattice import Lattice, entry_steps, lattice_for, rounded_sensiti
 from noisewise.privacy import smooth
 from noisewise.privacy.calibration import gaussian_sigma, laplace_scale
 from noisewise.privacy.finite import FiniteLaw, adjacent, randomized_response, satisfies
-from noisewise.privacy.guarantee import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
+from noisewise.privacy.guarantee import ApproxDP, Guarantee, PureDP, ZeroConcentratedDP, checked_guarantee
 from noisewise.privacy.law import (
     AdditiveLaw,
     DiscreteGaussian,
@@ -146,12 +146,7 @@ def plan(
         raise InvalidArgument(f"statistic = {statistic!r:.60}; use Mean, Median, ... or statistic('...').",
                               argument="statistic")  # fmt: skip
     checked_schema(schema)
-    if not isinstance(guarantee, PureDP | ApproxDP | ZeroConcentratedDP | GaussianDP):
-        raise InvalidArgument(
-            f"guarantee = {guarantee!r:.60}; use PureDP(epsilon), ApproxDP(epsilon, delta), "
-            "ZeroConcentratedDP(rho) or GaussianDP(mu).",
-            argument="guarantee",
-        )
+    checked_guarantee(guarantee)
     read = _part(part)
     finite = _finite_law(mechanism)
     chosen = "finite" if finite is not None else mechanism

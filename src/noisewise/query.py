@@ -19,7 +19,7 @@ from noisewise.errors import InvalidArgument
 from noisewise.exact import integer
 from noisewise.plan import Plan, plan
 from noisewise.privacy.finite import RandomizedResponse
-from noisewise.privacy.guarantee import Guarantee, guarantee_from_dict
+from noisewise.privacy.guarantee import Guarantee, checked_guarantee, guarantee_from_dict
 from noisewise.privacy.law import AdditiveLaw
 from noisewise.schema import Bounded, Schema
 from noisewise.statistics import Records, column
@@ -50,7 +50,8 @@ class Query:
             bounds = Bounded(self.low, self.high)
             object.__setattr__(self, "low", bounds.low)
             object.__setattr__(self, "high", bounds.high)
-        self.plan()  # checks the guarantee and its fit
+        checked_guarantee(self.guarantee)
+        self.plan()  # checks that they fit
 
     @classmethod
     def clip(cls, low: float, high: float, guarantee: Guarantee, *, id: str | None = None) -> Query:

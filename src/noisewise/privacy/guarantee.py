@@ -226,6 +226,19 @@ class GaussianDP(_Kind):
 
 
 Guarantee: TypeAlias = PureDP | ApproxDP | ZeroConcentratedDP | GaussianDP
+
+
+def checked_guarantee(value: object) -> Guarantee:
+    """A guarantee, or a sentence that names the four kinds."""
+    if not isinstance(value, Guarantee):
+        raise InvalidArgument(
+            f"guarantee = {value!r:.60}; use PureDP(epsilon), ApproxDP(epsilon, delta), ZeroConcentratedDP(rho) or "
+            "GaussianDP(mu).",
+            argument="guarantee",
+        )
+    return value
+
+
 AnyKind = TypeVar("AnyKind", PureDP, ApproxDP, ZeroConcentratedDP, GaussianDP)
 
 KINDS: Mapping[str, type[PureDP] | type[ApproxDP] | type[ZeroConcentratedDP] | type[GaussianDP]] = {
