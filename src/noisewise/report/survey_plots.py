@@ -44,7 +44,7 @@ def course_plot(
             values = np.append(values, truth[name])
         low, high = float(values.min()), float(values.max())
         room = 0.25 * (high - low) or 1.0
-        grid[row][0].set_ylim(low - room, high + room)
+        grid[row][0].set_ylim(low - room if low < 0 else max(0.0, low - room), high + room)
     grid[0][0].legend(fontsize="small", loc="best")
     return finish(figure, path)
 
