@@ -252,3 +252,9 @@ def test_a_prior_without_its_numbers_is_refused_with_the_way_out():
         Normal(mean=histogram, sd=1)
     assert error.value.argument == "mean"
     assert Normal(mean=histogram(), sd=1).free == ("mean",)
+
+
+def test_a_uniform_population_narrower_than_doubles_at_its_place_survives_its_lower_end():
+    law = Uniform(low=stats.norm(), width=HALF)
+    p = law.values({"low": np.array([1.0]), "width": np.array([1e-20])})
+    assert np.ravel(law.distribution.survival(np.array([1.0]), p)) == [1.0]

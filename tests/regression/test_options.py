@@ -117,3 +117,10 @@ def test_the_worst_rhat_is_the_largest_and_one_where_there_is_none(release: Rele
     assert marginal._worst_rhat(positions, belief) > 1.5
     positions[:, :, 1] = np.nan
     assert marginal._worst_rhat(positions, belief) > 1.5
+
+
+@pytest.mark.parametrize("name", ["problem", "rng", "colour"])
+def test_what_no_method_takes_is_refused_by_name(name: str, release: Release) -> None:
+    """The first two are what a method is called with, so that Python would speak of two values for one argument."""
+    with pytest.raises(InvalidArgument, match=f"'{name}' is not an option"):
+        short(release, "naive", **{name: 1})

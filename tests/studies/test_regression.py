@@ -88,7 +88,7 @@ def test_covariates_of_every_law_keep_the_mean_and_the_spread_of_the_model(name:
 
 
 def test_covariates_that_are_not_normal_reach_the_rows() -> None:
-    x = world(n=50, covariates="two-point").draw(np.random.default_rng()).rows[0][:, 0]
+    x = world(n=200, covariates="two-point").draw(np.random.default_rng()).rows[0][:, 0]
     assert len(np.unique(x.round(9))) == 2
 
 
