@@ -11,7 +11,7 @@ WORKERS ?= 2
 # Tests draw fresh entropy for every change of the code, and the same again until the next (tests/conftest.py).
 export NOISEWISE_TEST_SEED ?= $(shell git log -1 --format=%H -- src 2>/dev/null)
 
-.PHONY: demo test test-all lint bench docs clean
+.PHONY: demo test test-all lint marks bench docs clean
 
 $(READY): pyproject.toml requirements-dev.txt
 	$(PYTHON) -c 'import sys; sys.exit("Noisewise needs Python 3.11 or newer; run make PYTHON=python3.11") if sys.version_info < (3, 11) else None'
@@ -29,10 +29,13 @@ test-all: $(READY)
 	$(BIN)/python -m pytest -n $(WORKERS)
 
 lint: $(READY)
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks tools
+	$(BIN)/ruff format --check src tests benchmarks tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+marks: $(READY)
+	$(BIN)/python tools/marks.py --check
 
 bench: $(READY)
 	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
