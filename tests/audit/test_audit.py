@@ -22,6 +22,9 @@ PROMISED = {
     "parts ordered by a private column",
     "smooth scale written into the release",
     "intercept left out of the joint-ball sensitivity",
+    "uncapped respondent",
+    "nine-digit key parts",
+    "relation switched by `replace_records`",
 }
 
 

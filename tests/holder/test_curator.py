@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from curated_records import COLUMNS, PRIVATE, PUBLIC, STATISTICS, N, columns, drawn, replaced, secret_scale, x
 
@@ -278,3 +279,27 @@ def test_an_average_needs_a_divisor_and_says_so_before_any_charge() -> None:
         nw.plan(nw.Moments(["x"], "y", average=7), PUBLIC, guarantee=nw.PureDP(1))
     with pytest.raises(Unsupported, match="change-one"):
         nw.plan(nw.Moments(["x"], "y", average=2), PRIVATE, guarantee=nw.PureDP(1))
+
+
+def test_a_database_that_changes_while_a_release_is_computed_is_noticed_and_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ibis
+
+    connection = ibis.duckdb.connect()
+    declared = nw.Schema({"x": nw.Bounded(0, 1)}, n=3, neighbours="change-one")
+    table = nw.Table.read(connection.create_table("people", pa.table({"x": [0.1, 0.2, 0.3]})), declared)
+    plan = nw.plan(nw.Mean("x"), declared, guarantee=nw.PureDP(1))
+    sound = curator.lattice_values
+
+    def drifting(*arguments: Any) -> tuple[int, ...]:
+        connection.raw_sql("UPDATE people SET x = 0.9 WHERE x = 0.1")
+        return sound(*arguments)
+
+    with nw.Ledger.open(tmp_path / "ledger", limit=nw.PureDP(1)) as ledger:
+        with monkeypatch.context() as patch:
+            patch.setattr(curator, "lattice_values", drifting)
+            with pytest.raises(nw.InvalidData, match=r"changed while.*Nothing was spent\."):
+                nw.make_release(table, plan, ledger=ledger)
+        assert ledger.spent() is None
+        nw.make_release(table, plan, ledger=ledger)

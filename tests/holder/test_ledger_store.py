@@ -226,3 +226,47 @@ def test_a_database_that_may_not_grow_is_refused_and_free(path: Path, monkeypatc
         ledger.release_once(b"r", PureDP(1), None, FINGERPRINT, lambda _: b"x" * 100_000)
     assert ledger.releases() == (first,)
     ledger.check([first])
+
+
+# One file, one name
+
+
+def test_a_ledger_under_a_second_name_is_refused_under_both(tmp_path: Path) -> None:
+    """Two paths, one file: SQLite would look for the journal of a crash under one name only."""
+    ledger = Ledger.open(tmp_path / "one.ledger", PureDP(2))
+    spend(ledger, PureDP(1))
+    os.link(tmp_path / "one.ledger", tmp_path / "two.ledger")
+    for act in (
+        lambda: spend(ledger, PureDP(1)),
+        lambda: Ledger.open(tmp_path / "two.ledger"),
+        lambda: Ledger.open(tmp_path / "one.ledger", PureDP(2)),
+    ):
+        with pytest.raises(LedgerError, match=r"hard links.*symbolic link\. Nothing was spent\."):
+            act()
+    (tmp_path / "two.ledger").unlink()
+    (tmp_path / "two.ledger").symlink_to(tmp_path / "one.ledger")
+    spend(Ledger.open(tmp_path / "two.ledger"), PureDP(1))
+    assert ledger.spent() == PureDP(2)
+
+
+def test_a_name_left_by_a_creator_that_was_killed_does_not_close_the_ledger(tmp_path: Path) -> None:
+    Ledger.open(tmp_path / "survey.ledger", PureDP(1))
+    os.link(tmp_path / "survey.ledger", tmp_path / ".ledger-abc123.new")
+    os.link(tmp_path / "survey.ledger", tmp_path / ".ledger-def456.new")
+    (tmp_path / ".ledger-other.new").write_bytes(b"a ledger that is being made beside it")
+    spend(Ledger.open(tmp_path / "survey.ledger"), PureDP(1))
+    assert sorted(file.name for file in tmp_path.iterdir()) == [".ledger-other.new", "survey.ledger"]
+
+
+def test_a_copied_ledger_shows_in_the_release_that_was_made_from_it(tmp_path: Path) -> None:
+    """Nobody can keep a file from being copied; but its releases do not pass for those of the original."""
+    ledger = Ledger.open(tmp_path / "one.ledger", PureDP(2))
+    spend(ledger, PureDP(1))
+    copy = Ledger.open(shutil.copyfile(tmp_path / "one.ledger", tmp_path / "copy.ledger"))
+    stray = spend(copy, PureDP(1))
+    with pytest.raises(LedgerError, match="entry 2, of which a release is given, is missing"):
+        ledger.check([stray])
+    spend(ledger, PureDP(1))
+    with pytest.raises(LedgerError, match="not the one stored as entry 2"):
+        ledger.check([stray])
+    ledger.check(ledger.releases())

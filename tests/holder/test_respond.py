@@ -44,7 +44,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, query: nw.Query, x: float, count: i
     plan = query.plan()
     with monkeypatch.context() as patched:
         patched.setattr(nw.Query, "plan", lambda _: plan)
-        return [nw.respond(query, x).value for _ in range(count)]
+        return [nw.respond(query, x, cap=query.guarantee).value for _ in range(count)]
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_an_answer_on_a_coarse_lattice_has_the_pmf_point_by_point(monkeypatch: p
     plan = query.plan()
     coarse = replace(plan, law=DiscreteLaplace((1.0,), (0.5,)), lattice=lattice_for([0.5], [(0.0, 1.0, 0.0)]))
     monkeypatch.setattr(nw.Query, "plan", lambda _: coarse)
-    draws = [nw.respond(query, 0.6).value for _ in range(4000)]
+    draws = [nw.respond(query, 0.6, cap=query.guarantee).value for _ in range(4000)]
     k = np.arange(-8, 11)
     pmf = np.exp(coarse.law.log_pmf(k - 1))  # 0.6 is 1 step of 0.5
     counts = np.array([draws.count(int(point)) for point in k] + [sum(d < -8 or d > 10 for d in draws)])
@@ -156,7 +156,7 @@ def test_the_answer_cannot_be_seeded() -> None:
     for _ in range(2):
         random.seed(1)
         np.random.seed(1)  # noqa: NPY002
-        seen.append([nw.respond(query, 0.5).value for _ in range(5)])
+        seen.append([nw.respond(query, 0.5, cap=query.guarantee).value for _ in range(5)])
     assert seen[0] != seen[1]
 
 
@@ -177,7 +177,7 @@ def test_a_value_that_cannot_be_answered_is_refused_without_being_repeated(
     caplog.set_level(logging.DEBUG)
     for query in (nw.Query.clip(0, 250, nw.PureDP(1)), nw.Query.cells([100], nw.PureDP(1))):
         with pytest.raises(InvalidArgument, match="Nothing was answered") as caught:
-            nw.respond(query, x)
+            nw.respond(query, x, cap=query.guarantee)
         told = str(caught.value) + repr(caught.value.fields) + caplog.text
         told += "".join(traceback.format_exception_only(caught.value))
         assert "123.45" not in told
@@ -187,8 +187,8 @@ def test_a_value_that_cannot_be_answered_is_refused_without_being_repeated(
 def test_a_failure_while_answering_says_nothing_about_x(monkeypatch: pytest.MonkeyPatch) -> None:
     query = nw.Query.clip(0, 250, nw.PureDP(1))
     with pytest.raises(InvalidArgument, match="query"):
-        nw.respond(query.to_dict(), CANARY)  # type: ignore[arg-type]
-    answer = nw.respond(query, CANARY)
+        nw.respond(query.to_dict(), CANARY, cap=query.guarantee)  # type: ignore[arg-type]
+    answer = nw.respond(query, CANARY, cap=query.guarantee)
     assert "123.456789" not in repr(answer) + str(answer.to_dict())
 
     def overflows(law: object) -> list[int]:
@@ -196,11 +196,11 @@ def test_a_failure_while_answering_says_nothing_about_x(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(respond_module.draw, "noise", overflows)
     with pytest.raises(NoisewiseError) as caught:
-        nw.respond(query, CANARY)
+        nw.respond(query, CANARY, cap=query.guarantee)
     assert "123.45" not in str(caught.value)
 
 
 @pytest.mark.parametrize("x", [0.25, np.float32(0.25), np.float64(0.25), Fraction(1, 4), 0, np.int64(0)], ids=repr)
 def test_numbers_of_every_kind_are_answered(x: Any) -> None:
-    assert isinstance(nw.respond(nw.Query.clip(0, 1, nw.PureDP(1)), x).value, int)
-    assert nw.respond(nw.Query.cells([0.5], nw.PureDP(100)), x).value == 0
+    assert isinstance(nw.respond(nw.Query.clip(0, 1, nw.PureDP(1)), x, cap=nw.PureDP(1)).value, int)
+    assert nw.respond(nw.Query.cells([0.5], nw.PureDP(100)), x, cap=nw.PureDP(100)).value == 0

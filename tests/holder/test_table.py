@@ -100,3 +100,33 @@ def test_cleaned_records_stay_in_bounds_even_if_the_database_changes_after_the_c
 def test_opening_the_module_loads_no_engine() -> None:
     code = "import sys, noisewise.holder.table as t; sys.exit(bool({'ibis', 'duckdb', 'pyarrow'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("neighbours", ["change-one", "add-remove"])
+@pytest.mark.parametrize("files", [1, 2])
+def test_the_name_of_a_folder_never_replaces_a_column(tmp_path: Path, files: int, neighbours: str) -> None:
+    """A folder "x=5" looks like a partition of a lake; the column x is still what the files hold."""
+    folder = tmp_path / "x=5" / "y=1"
+    folder.mkdir(parents=True)
+    held = [1.0, 2.0, 4.0, 8.0]
+    for k in range(files):
+        part = held[k::files]
+        pyarrow.parquet.write_table(pa.table({"x": part, "z": part}), folder / f"part{k}.parquet")
+    size = {"n": 4} if neighbours == "change-one" else {"n_max": 4}
+    declared = Schema({"x": Bounded(0, 10), "z": Bounded(0, 10)}, neighbours=neighbours, **size)
+    table = Table.read(folder / "part0.parquet" if files == 1 else folder, declared)
+    assert sorted(table.execute(table.rows())["x"].to_pylist()) == held
+    with pytest.raises(InvalidData, match="'y' is not in"):
+        Table.read(folder, Schema({"y": Bounded(0, 5)}, neighbours=neighbours, **size))
+
+
+@pytest.mark.parametrize("neighbours", ["change-one", "add-remove"])
+@pytest.mark.parametrize("name", ["self", "exprs", "values", "named_exprs", "metrics", "having", "by"])
+def test_a_column_may_have_any_name(name: str, neighbours: str, tmp_path: Path) -> None:
+    size = {"n": 2} if neighbours == "change-one" else {"n_max": 2}
+    declared = Schema({name: Bounded(0, 5)}, neighbours=neighbours, **size)
+    (tmp_path / "people.csv").write_text(f"{name}\n1\n2.0\n")
+    for source in ({name: [1, 2.0]}, tmp_path / "people.csv"):
+        table = Table.read(source, declared)
+        assert table.execute(table.rows())[name].to_pylist() == [1.0, 2.0]
+        assert len(table.fingerprint(KEY)) == 64

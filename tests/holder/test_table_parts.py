@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from people_tables import HALVES, KEY, as_text, foreign, keyed, one, records, refusal, schema, values, write
 
 from noisewise.errors import InvalidArgument, Unsupported
@@ -41,6 +43,59 @@ def test_position_parts_are_disjoint_cover_everything_and_sit_where_the_fraction
         assert len(got) == table.schema.part_size((start, stop)).n
         seen += got
     assert seen == [float(i) for i in range(n)]
+
+
+position = st.one_of(
+    st.fractions(0, 1),
+    st.fractions(0, 1, max_denominator=30),
+    st.builds(
+        lambda k, e: min(Fraction(1), Fraction(k, 23) + Fraction(1, 2**e)), st.integers(0, 23), st.integers(1, 90)
+    ),
+    st.builds(
+        lambda k, e: max(Fraction(0), Fraction(k, 23) - Fraction(1, 2**e)), st.integers(0, 23), st.integers(1, 90)
+    ),
+)
+ROW_IDS = [(7 * i) % 23 * 1000 - 9 for i in range(23)]  # as they lie in the frame: not in order
+BY_ID = Table.read({"x": [float(i) for i in range(23)], "row": ROW_IDS}, one(Bounded(0, 23), 23), order="row")
+
+
+@settings(max_examples=30, deadline=None)
+@given(cuts=st.lists(position, min_size=1, max_size=3))
+def test_of_any_partition_by_a_row_id_a_record_lies_in_exactly_one_part(cuts: list[Fraction]) -> None:
+    ranked = sorted(range(23), key=lambda i: ROW_IDS[i])
+    seen: list[int] = []
+    for start, stop in pairwise(sorted({Fraction(0), Fraction(1), *cuts})):
+        expected = [i for rank, i in enumerate(ranked) if math.floor(start * 23) <= rank < math.floor(stop * 23)]
+        if not expected:
+            for act in (lambda p=(start, stop): BY_ID.rows(p), lambda p=(start, stop): BY_ID.schema.part_size(p)):
+                with pytest.raises(InvalidArgument):
+                    act()
+            continue
+        assert sorted(x for (x,) in values(BY_ID, BY_ID.rows((start, stop)))) == sorted(map(float, expected))
+        assert BY_ID.schema.part_size((start, stop)).n == len(expected)
+        seen += expected
+    assert sorted(seen) == list(range(23))
+
+
+def test_parts_of_very_many_records_are_counted_without_rounding() -> None:
+    declared = one(Bounded(0, 1), 2**30 + 1)
+    cuts = [
+        Fraction(0),
+        Fraction(1, 3),
+        Fraction(1, 3) + Fraction(1, 2**31),
+        Fraction(2, 3),
+        1 - Fraction(1, 2**30),
+        Fraction(1),
+    ]
+    sizes = []
+    for start, stop in pairwise(cuts):
+        try:
+            sizes.append(declared.part_size((start, stop)).n or 0)
+        except InvalidArgument:
+            sizes.append(0)
+    assert sum(sizes) == 2**30 + 1
+    assert sizes[-1] == 2
+    assert sizes[1] in (0, 1)
 
 
 def test_position_is_the_order_of_the_file_even_when_it_is_read_in_parallel(tmp_path: Path) -> None:
@@ -121,15 +176,15 @@ def test_without_an_order_of_its_own_a_source_has_no_position_parts(tmp_path: Pa
 def test_key_parts_are_the_md5_of_the_key(key: str, tmp_path: Path) -> None:
     source = pa.table({"x": np.arange(500), "id": [f"k{i}é" for i in range(500)]})
     texts = [str(v) for v in source[key].to_pylist()]
-    hashes = [int.from_bytes(hashlib.md5(text.encode()).digest()[:4]) for text in texts]
-    cuts = [Fraction(0), Fraction(1, 3), Fraction(hashes[7], 2**32), Fraction(1)]
+    hashes = [int.from_bytes(hashlib.md5(text.encode()).digest()) for text in texts]
+    cuts = [Fraction(0), Fraction(1, 3), Fraction(hashes[7], 2**128), Fraction(1)]
     cuts.sort()
     for opened in (source, foreign(source), write(tmp_path / "r.csv", as_text(source))):
         table = Table.read(opened, keyed(), key=key)
         seen: list[float] = []
         for start, stop in pairwise(cuts):
             got = sorted(x for (x,) in values(table, table.rows((start, stop))))
-            assert got == [float(i) for i, h in enumerate(hashes) if start * 2**32 <= h < stop * 2**32]
+            assert got == [float(i) for i, h in enumerate(hashes) if start * 2**128 <= h < stop * 2**128]
             seen += got
         assert sorted(seen) == [float(i) for i in range(500)]
 

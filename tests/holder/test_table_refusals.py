@@ -18,7 +18,7 @@ import pytest
 from people_tables import CANARY, WORD, keyed, one, refusal, schema, values, write
 
 from noisewise.errors import InvalidArgument, InvalidData
-from noisewise.holder import table as table_module
+from noisewise.holder import sources
 from noisewise.holder.table import Table
 from noisewise.schema import Bounded, Levels, Schema
 
@@ -132,7 +132,7 @@ def test_passing_on_what_the_engine_says_would_be_caught(tmp_path: Path, monkeyp
 
     path = write(tmp_path / "r.csv", BROKEN_FILES["short row"][0])
     for leaky in (quoted, chained):
-        monkeypatch.setattr(table_module, "attempt", leaky)
+        monkeypatch.setattr(sources, "attempt", leaky)
         with pytest.raises(AssertionError):
             refusal(path, one(Bounded(0, 1e6), 4))
 

@@ -6,26 +6,32 @@ pass on the first and fail on the second; a check that passes on both has no pow
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
+import math
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from noisewise.audit.attack import MEMORY
 from noisewise.audit.canary import everything_said, leaks
 from noisewise.audit.cases import guarantee_at, schema_of, trace_schema, x
 from noisewise.audit.exact import exact_loss
 from noisewise.audit.fit import fit_of_plan, smaller
-from noisewise.audit.neighbours import evaluated_move
+from noisewise.audit.neighbours import data_of, evaluated_move, weighted
 from noisewise.audit.order import order_noise
+from noisewise.errors import BudgetExceeded
 from noisewise.plan import Plan, plan
 from noisewise.privacy.calibration import gaussian_sigma, laplace_scale
 from noisewise.privacy.finite import RandomizedResponse
 from noisewise.privacy.guarantee import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP
 from noisewise.privacy.law import AdditiveLaw
+from noisewise.query import Query
 from noisewise.release import Release
 from noisewise.schema import Bounded, Schema
 from noisewise.statistics import Histogram, Marginals, Mean, Median, Moments, Records, Sum
@@ -174,6 +180,60 @@ def _ordered_by_a_private_column(planted: bool) -> Passed:
     return [touched_parts(*sides) <= 1]
 
 
+def _nine_digit_key_parts(planted: bool) -> Passed:
+    """Touched parts: one person leaves; of a partition with cuts just below 1 that touches one part."""
+    from noisewise.holder.table import Table
+
+    schema = _column(0, 1, 20, "add-remove")
+    names = [f"person {k}" for k in range(20)]
+    cuts = [Fraction(0), *(1 - Fraction(1, 2**bits) for bits in (1, 33, 34, 60)), Fraction(1)]
+    plans = [plan(Sum(x), schema, guarantee=PureDP(1), part=part) for part in itertools.pairwise(cuts)]
+    with patch.object(Table, "rows", _rows_by_text) if planted else contextlib.nullcontext():
+        sides = [Table.read({"x": [0.5] * len(ids), "id": ids}, schema, key="id") for ids in (names, names[1:])]
+        return [touched_parts(*([(made, table) for made in plans] for table in sides)) <= 1]
+
+
+def _rows_by_text(table: Any, part: tuple[Fraction, Fraction]) -> Any:
+    """Parts as version 0.1 made them: the hash as text, between cuts of 32 bits, the highest cut of nine digits."""
+    from noisewise.holder.sources import KEY
+    from noisewise.holder.table import _md5
+
+    low, high = (math.ceil(end * 2**32) for end in part)
+    hashed = table._cleaned.mutate(text=_md5(table._cleaned[KEY]))
+    inside = hashed["text"] >= f"{low:08x}"
+    return hashed.filter(inside & (hashed["text"] < f"{high:08x}") if high < 2**32 else inside)
+
+
+def _relation_switched(planted: bool) -> Passed:
+    """Booked loss: what two releases tell about one changed record is at most what the ledger says was spent."""
+    from noisewise.errors import LedgerError
+    from noisewise.holder import ledger_chain
+    from noisewise.holder.curator import make_release
+    from noisewise.holder.ledger import Ledger
+    from noisewise.holder.table import Table
+
+    lost = Fraction(0)
+    forgetful = patch.object(ledger_chain, "relation_of", lambda _: None) if planted else contextlib.nullcontext()
+    with forgetful, tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
+        ledger = Ledger.open(Path(folder, "ledger"), limit=PureDP(4))
+        for neighbours in ("change-one", "add-remove"):
+            made = plan(Histogram("g"), schema_of(0, 1, 2, neighbours), guarantee=PureDP(1))
+            assert isinstance(made.law, AdditiveLaw)
+            records = [dict.fromkeys(made.schema.columns, 0.0) | {"g": cell} for cell in (0.0, 1.0)]
+            before, after = (
+                Table.read(data_of([one, records[0]], made.schema), made.schema) for one in records
+            )  # the first record changes its cell
+            try:
+                make_release(before, made, ledger=ledger)
+            except LedgerError:
+                continue  # refused, so nothing was told
+            lost += weighted(made.law, evaluated_move(made, before, after), 1)
+            ledger.replace_records()
+        booked = ledger.spent()
+        assert isinstance(booked, PureDP)
+        return [lost <= booked.epsilon]
+
+
 def _smooth_scale_published(planted: bool) -> Passed:
     """Canary: the secret scale of a median, in any plausible form, in anything that comes out of its release."""
     from noisewise.holder.curator import make_release
@@ -223,6 +283,24 @@ def _tied_record_halved(planted: bool) -> Passed:
     return [exact_loss(replace(one, law=smaller(one.law, Fraction(1, 2))) if planted else one).holds for one in made]
 
 
+def _uncapped_respondent(planted: bool) -> Passed:
+    """Answers of one person: the exact losses of all that an asker gets, by one large query or many ids, add up."""
+    from noisewise.holder.respond import respond
+    from noisewise.holder.respondent import Respondent
+
+    cap, passed = PureDP(2), []
+    for asked in ([Query.clip(0, 1, PureDP(10**6))], [Query.clip(0, 1, PureDP(1), id=str(k)) for k in range(5)]):
+        me, answered = Respondent(cap=cap), 0.0
+        for query in asked:
+            try:
+                respond(query, 0.5, cap=query.guarantee) if planted else me.respond(query, 0.5)
+            except BudgetExceeded:
+                continue
+            answered += exact_loss(query.plan()).value
+        passed.append(answered <= float(cap.epsilon))
+    return passed
+
+
 FAULTS: dict[str, Fault] = {
     fault.name: fault
     for fault in (
@@ -235,9 +313,12 @@ FAULTS: dict[str, Fault] = {
         Fault("off-by-one randomized response", "exact divergence", _off_by_one),
         Fault("position parts under add-remove", "touched parts", _position_under_add_remove),
         Fault("parts ordered by a private column", "touched parts", _ordered_by_a_private_column),
+        Fault("nine-digit key parts", "touched parts", _nine_digit_key_parts),
+        Fault("relation switched by `replace_records`", "booked loss", _relation_switched),
         Fault("smooth scale written into the release", "canary", _smooth_scale_published),
         Fault("intercept left out of the joint-ball sensitivity", "exact divergence", _intercept_left_out),
         Fault("half the sensitivity of a tied table", "exact divergence", _tied_record_halved),
+        Fault("uncapped respondent", "answers of one person", _uncapped_respondent),
     )
 }
 

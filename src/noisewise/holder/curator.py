@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from noisewise.errors import InvalidArgument, NoisewiseError
+from noisewise.errors import InvalidArgument, InvalidData, NoisewiseError
 from noisewise.holder import draw
 from noisewise.holder.evaluate import lattice_values, order_window, rank_below, record_values
 from noisewise.holder.ledger import Account, Ledger
@@ -46,11 +46,17 @@ def make_release(table: Table, plan: Plan, *, ledger: Ledger) -> Release:
         )
     _check_price(plan)
     key = ledger.fingerprint_key()
-    fingerprint = table.fingerprint(key)
-    arrangement = table.fingerprint(key, arranged=True) if _depends_on_places(plan) else None
+    fingerprint, arrangement = _identity(table, plan, key)
     stored = ledger.find(plan.request(), plan.cost, plan.part, fingerprint, arrangement)
     if stored is None:
         drawer = _prepared(table, plan)
+        # Free for files and frames, which cannot drift; a database may have changed while the statistic was computed.
+        if _identity(table, plan, key) != (fingerprint, arrangement):
+            raise InvalidData(
+                "The records changed while the release was computed. Wait until their database is at rest, and read "
+                "the table again. Nothing was spent.",
+                fault="changed",
+            )
 
         def produce(account: Account) -> bytes:
             release = Release.of(plan, drawer(), dataset=account.dataset, ledger_head=account.head, simulated=False)
@@ -79,6 +85,11 @@ def _check_price(plan: Plan) -> None:
             "plan(...). Nothing was spent.",
             argument="plan",
         )
+
+
+def _identity(table: Table, plan: Plan, key: bytes) -> tuple[str, str | None]:
+    """Which records these are, and where they lie if that decides what they enter."""
+    return table.fingerprint(key), table.fingerprint(key, arranged=True) if _depends_on_places(plan) else None
 
 
 def _depends_on_places(plan: Plan) -> bool:

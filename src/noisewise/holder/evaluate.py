@@ -15,14 +15,17 @@ from typing import Any
 import numpy as np
 
 from noisewise.errors import InvalidData, Unsupported
-from noisewise.holder.table import BLOCK, Table, double
+from noisewise.holder.table import BLOCK, GRAIN, Table, double, indicator, settled
 from noisewise.lattice import Lattice, entry_steps, lattice_for
 from noisewise.plan import Plan, eigenvalue_gram_step
 from noisewise.schema import Level, Schema
 from noisewise.statistics import Histogram, Marginals, Moments, Records, SmallestEigenvalue
-from noisewise.statistics.enclosure import feature_range
+from noisewise.statistics.enclosure import feature_ranges
 from noisewise.statistics.feature import Feature, Operators, power_by_products, sum_in_order
 from noisewise.statistics.order import OrderStatistic
+
+_PRODUCTS = frozenset({"multiply", "power", "shrunk"})
+_SMALLEST_FACTOR = 2.0**60 * GRAIN  # of larger ranges, what `settled` changes is less than rounding does
 
 
 def lattice_values(table: Table, plan: Plan) -> tuple[int, ...]:
@@ -76,22 +79,23 @@ def record_values(table: Table, statistic: Records, plan: Plan) -> np.ndarray[An
     schema = plan.part_schema
     if not statistic.is_categorical(schema):
         return _column(table, _lattice_column(table, statistic.feature, plan), "q")
+    _check_sizes([statistic.feature], schema, table.engine)
     rows = table.rows(plan.part)
     if statistic.cells is not None:
-        value = statistic.feature.fold(IbisAlgebra(rows, schema))
+        value = statistic.feature.fold(IbisAlgebra(rows, schema, table.engine))
         cell = _cell(value, statistic.cells)
     elif statistic.feature.operation == "column":
         cell = rows[statistic.feature.arguments[0]].cast("int64")
     else:
-        cell = statistic.feature.fold(IbisAlgebra(rows, schema)).cast("int64")
+        cell = statistic.feature.fold(IbisAlgebra(rows, schema, table.engine)).cast("int64")
     return _column(table, rows.select(q=cell), "q")
 
 
 class IbisAlgebra(Operators):
     """Features as database expressions: the same operations, in the same order, as on NumPy columns."""
 
-    def __init__(self, rows: Any, schema: Schema) -> None:
-        self.rows, self.schema = rows, schema
+    def __init__(self, rows: Any, schema: Schema, engine: str) -> None:
+        self.rows, self.schema, self.engine = rows, schema, engine
 
     def column(self, name: str) -> Any:
         return self.rows[name]
@@ -99,15 +103,20 @@ class IbisAlgebra(Operators):
     def constant(self, value: float) -> Any:
         return double(value)
 
+    def multiply(self, a: Any, b: Any) -> Any:
+        return _product(a, b, self.engine)
+
     def absolute(self, a: Any) -> Any:
         return a.abs()
 
     def power(self, a: Any, exponent: Fraction) -> Any:
+        if exponent.denominator == 1:
+            a = _not_tiny(a, _smallest_base(float(exponent), self.engine))
         return power_by_products(
             a,
             exponent,
             root=lambda base: _not_negative(base).sqrt(),
-            general=lambda base, e: _not_negative(base).pow(e),
+            general=lambda base, e: _not_negative(base, _smallest_base(e, self.engine)).pow(e),
         )
 
     def clip(self, a: Any, low: float, high: float) -> Any:
@@ -116,33 +125,66 @@ class IbisAlgebra(Operators):
         return ibis.cases((a < double(low), double(low)), (a > double(high), double(high)), else_=a)
 
     def between(self, a: Any, low: float, high: float) -> Any:
-        return ((a >= double(low)) & (a <= double(high))).cast("float64")
+        return indicator((a >= double(low)) & (a <= double(high))).cast("float64")
 
     def equals(self, name: str, level: Level) -> Any:
-        return (self.rows[name] == self.schema.levels(name).index(level)).cast("float64")
+        return indicator(self.rows[name] == self.schema.levels(name).index(level)).cast("float64")
 
     def shrunk(self, row: tuple[Any, ...], index: int, radius: float) -> Any:
-        return row[index] * _shrink_factor(list(row), radius)
+        return self.multiply(row[index], _shrink_factor(list(row), radius, self.engine))
 
 
-def _not_negative(base: Any) -> Any:
+def _check_sizes(features: Sequence[Feature], schema: Schema, engine: str) -> None:
+    """Refuse factors so small that `settled` would be seen in what is released; only the schema is looked at."""
+    if engine == "duckdb":
+        return
+    products = {node for feature in features for node in feature.nodes() if node.operation in _PRODUCTS}
+    factors = list({factor for node in products for factor in node.arguments if isinstance(factor, Feature)})
+    sizes = [max(abs(low), abs(high)) for low, high, _ in feature_ranges(factors, schema)] if factors else []
+    if any(0 < size < _SMALLEST_FACTOR for size in sizes):
+        raise Unsupported(
+            f"A factor or a base in a feature stays below {_SMALLEST_FACTOR:.0e} within the bounds, and on {engine} "
+            "such numbers count as 0. Write the feature in other units, without so small a factor. Nothing was spent."
+        )
+
+
+def _product(a: Any, b: Any, engine: str) -> Any:
+    return settled(a, engine) * settled(b, engine)
+
+
+def _not_negative(base: Any, smallest: float = 0.0) -> Any:
+    """The base where it is at least `smallest`, else 0."""
     import ibis
 
-    return ibis.cases((base < double(0.0), double(0.0)), else_=base)
+    return ibis.cases((base < double(smallest), double(0.0)), else_=base)
 
 
-def _lattice_integer(value: Any, lattice: Lattice, k: int) -> Any:
+def _not_tiny(base: Any, smallest: float) -> Any:
+    """The base where its size is at least `smallest`, else 0."""
+    import ibis
+
+    return base if smallest == 0 else ibis.cases((base.abs() < double(smallest), double(0.0)), else_=base)
+
+
+def _smallest_base(exponent: float, engine: str) -> float:
+    """Below it a power is under 1e-280; some engines stop with an error where one vanishes (see `settled`)."""
+    return 0.0 if engine == "duckdb" else 10.0 ** (-280 / exponent)
+
+
+def _lattice_integer(value: Any, lattice: Lattice, k: int, engine: str) -> Any:
     """floor(v/step + 1/2) between two integers; 1/step is a power of two, so the division is exact."""
     import ibis
 
     low, high = (ibis.literal(end, type="int64") for end in (lattice.low[k], lattice.high[k]))
+    if engine != "duckdb" and lattice.step[k] > 1:  # what is far below one step is 0 steps, and must not vanish (above)
+        value = _not_tiny(value, lattice.step[k] / 4)
     steps = (value * double(1 / lattice.step[k]) + double(0.5)).floor().cast("int64")
     return ibis.cases((steps < low, low), (steps > high, high), else_=steps)
 
 
 def _integer_sums(table: Table, row: Sequence[Feature], lattice: Lattice, plan: Plan) -> tuple[int, ...]:
-    rows, memory = _staged(table.rows(plan.part), row, plan.part_schema)
-    algebra = IbisAlgebra(rows, plan.part_schema)
+    rows, memory = _staged(table.rows(plan.part), row, plan.part_schema, table.engine)
+    algebra = IbisAlgebra(rows, plan.part_schema, table.engine)
     return _summed(table, rows, [feature.fold(algebra, memory) for feature in row], lattice, plan.part_schema.n)
 
 
@@ -152,7 +194,7 @@ def _summed(table: Table, rows: Any, values: Sequence[Any], lattice: Lattice, ex
     for k, value in enumerate(values):
         if _reads_rows(value):
             # Summed above the lowest integer: only the width of the range has to fit into 62 bits.
-            totals[f"s{k}"] = (_lattice_integer(value, lattice, k) - lattice.low[k]).sum()
+            totals[f"s{k}"] = (_lattice_integer(value, lattice, k, table.engine) - lattice.low[k]).sum()
     result = table.execute(rows.aggregate(**totals)).to_pylist()[0]
     if expected is not None and result["rows"] != expected:
         raise InvalidData(
@@ -171,27 +213,31 @@ def _reads_rows(value: Any) -> bool:
     return isinstance(value, ir.Column)
 
 
-def _staged(rows: Any, row: Sequence[Feature], schema: Schema) -> tuple[Any, dict[Feature, Any]]:
+def _staged(rows: Any, row: Sequence[Feature], schema: Schema, engine: str) -> tuple[Any, dict[Feature, Any]]:
     """Rows with every shrunk entry computed once, in its own column, instead of once a product."""
+    _check_sizes(row, schema, engine)
     found = {node for feature in row for node in feature.nodes() if node.operation == "shrunk"}
     groups = sorted({(node.arguments[1], node.arguments[2:]) for node in found}, key=str)
     names: dict[Feature, str] = {}
     for g, (radius, entries) in enumerate(groups):
-        algebra, known = IbisAlgebra(rows, schema), dict[Feature, Any]()
+        algebra, known = IbisAlgebra(rows, schema, engine), dict[Feature, Any]()
         rows = rows.mutate(**{f"__v{g}_{k}": entry.fold(algebra, known) for k, entry in enumerate(entries)})
         columns = [rows[f"__v{g}_{k}"] for k in range(len(entries))]
-        rows = rows.mutate(**{f"__f{g}": _shrink_factor(columns, radius)})
+        rows = rows.mutate(**{f"__f{g}": _shrink_factor(columns, radius, engine)})
         for k in range(len(entries)):
             names[Feature("shrunk", (k, radius, *entries))] = f"__s{g}_{k}"
-        rows = rows.mutate(**{f"__s{g}_{k}": rows[f"__v{g}_{k}"] * rows[f"__f{g}"] for k in range(len(entries))})
+        factor = rows[f"__f{g}"]
+        rows = rows.mutate(**{
+            f"__s{g}_{k}": _product(rows[f"__v{g}_{k}"], factor, engine) for k in range(len(entries))
+        })  # fmt: skip
     return rows, {feature: rows[name] for feature, name in names.items()}
 
 
-def _shrink_factor(columns: list[Any], radius: float) -> Any:
+def _shrink_factor(columns: list[Any], radius: float, engine: str) -> Any:
     import ibis
 
-    norm = sum_in_order([v * v for v in columns]).sqrt()
-    return ibis.cases((norm > double(radius), double(radius) / norm), else_=double(1.0))
+    norm = sum_in_order([_product(v, v, engine) for v in columns]).sqrt()
+    return ibis.cases((norm > double(radius), settled(double(radius), engine) / norm), else_=double(1.0))
 
 
 def _histogram(table: Table, statistic: Histogram, plan: Plan) -> tuple[int, ...]:
@@ -227,7 +273,7 @@ def _tied_table(table: Table, statistic: Marginals, plan: Plan) -> tuple[int, ..
     if left_out is None:
         sharers = ibis.literal(len(names), type="int64")
     else:
-        sharers = sum_in_order([(rows[name] != left_out).cast("int64") for name in names])
+        sharers = sum_in_order([indicator(rows[name] != left_out) for name in names])
     rows = rows.mutate(sharers=sharers)
     steps = ibis.union(*(rows.select("sharers", cell=rows[name]) for name in names))
     counted = steps.group_by(["cell", "sharers"]).aggregate(count=steps.count())
@@ -255,13 +301,17 @@ def _cell_counts(table: Table, rows: Any, size: int) -> tuple[int, ...]:
 
 
 def _cell(value: Any, edges: Sequence[float]) -> Any:
-    """How many edges a value has reached."""
+    """How many edges a value has reached: halved at each question, so that thousands of edges stay a shallow query."""
     import ibis
 
-    cell = ibis.literal(0, type="int64")
-    for edge in edges:
-        cell = cell + (value >= double(edge)).cast("int64")
-    return cell
+    def reached(first: int, last: int) -> Any:
+        """The cell of a value known to be in one of first..last."""
+        if first == last:
+            return ibis.literal(first, type="int64")
+        middle = (first + last) // 2
+        return ibis.cases((value >= double(edges[middle]), reached(middle + 1, last)), else_=reached(first, middle))
+
+    return reached(0, len(edges))
 
 
 def _smallest_eigenvalue(table: Table, statistic: SmallestEigenvalue, plan: Plan) -> tuple[int, ...]:
@@ -269,7 +319,7 @@ def _smallest_eigenvalue(table: Table, statistic: SmallestEigenvalue, plan: Plan
     schema = plan.part_schema
     row = statistic.gram_row(schema)
     step = eigenvalue_gram_step(statistic, schema)
-    gram_lattice = lattice_for([step] * len(row), [feature_range(feature, schema) for feature in row])
+    gram_lattice = lattice_for([step] * len(row), feature_ranges(row, schema))
     sums = _integer_sums(table, row, gram_lattice, plan)
     size = len(statistic.features)
     gram = np.zeros((size, size))
@@ -283,30 +333,34 @@ def _averaged_moments(table: Table, statistic: Moments, plan: Plan) -> tuple[int
     """Entries are summed over each block as integers; products of block sums are then rounded and summed."""
     schema = plan.part_schema
     entries = statistic.entries(schema)
-    ranges = [feature_range(entry, schema) for entry in entries]
+    ranges = feature_ranges(entries, schema)
     fine = lattice_for(entry_steps(ranges), ranges)
-    rows, memory = _staged(table.blocks(statistic.block, plan.part), entries, schema)
-    algebra = IbisAlgebra(rows, schema)
+    rows, memory = _staged(table.blocks(statistic.block, plan.part), entries, schema, table.engine)
+    algebra = IbisAlgebra(rows, schema, table.engine)
     integers = {
-        f"e{k}": _lattice_integer(entry.fold(algebra, memory), fine, k).sum() for k, entry in enumerate(entries)
+        f"e{k}": _lattice_integer(entry.fold(algebra, memory), fine, k, table.engine).sum()
+        for k, entry in enumerate(entries)
     }
     blocks = rows.group_by(BLOCK).aggregate(**integers)
     sums = [blocks[f"e{k}"].cast("float64") * double(fine.step[k]) for k in range(len(entries))]
     values = []
     for monomial, divisor in zip(statistic.monomials(schema), statistic.divisors(schema), strict=True):
-        product = sums[monomial[0]] if len(monomial) == 1 else sums[monomial[0]] * sums[monomial[1]]
+        product = sums[monomial[0]]
+        if len(monomial) == 2:
+            product = _product(product, sums[monomial[1]], table.engine)
         values.append(product if divisor == 1 else product / double(divisor))
     return _summed(table, blocks, values, plan.lattice, schema.largest_n // statistic.block)
 
 
 def _lattice_column(table: Table, feature: Feature, plan: Plan) -> Any:
+    _check_sizes([feature], plan.part_schema, table.engine)
     rows = table.rows(plan.part)
-    value = feature.fold(IbisAlgebra(rows, plan.part_schema))
-    return rows.select(q=_lattice_integer(value, plan.lattice, 0))
+    value = feature.fold(IbisAlgebra(rows, plan.part_schema, table.engine))
+    return rows.select(q=_lattice_integer(value, plan.lattice, 0, table.engine))
 
 
 def _count_where(condition: Any) -> Any:
-    return condition.cast("int64").sum()
+    return indicator(condition).sum()
 
 
 def _column(table: Table, rows: Any, name: str) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -11,6 +11,8 @@ on the same records returns the stored bytes and costs nothing: asking twice mus
 
 Which records? The ledger keeps a keyed fingerprint of the first table and refuses any other before it charges;
 once a part was released, also of the places of its records, because parts are disjoint only while nobody moves.
+The neighbour relation of the first release is the account's for ever, also when records are replaced: charges under
+two relations have no common sum (to change one record is to remove one and add one).
 The fingerprint and its key stay in the file: they are in no release, entry, message or printed form.
 """
 
@@ -28,15 +30,15 @@ from typing import Self, TypeVar
 
 from noisewise import exact
 from noisewise.errors import (
-    DifferentRecords,
     InvalidArgument,
     LedgerError,
     NoisewiseError,
 )
 from noisewise.holder import ledger_chain as chain
 from noisewise.holder import ledger_store as store
-from noisewise.holder.ledger_budget import check_budget, is_within_limit, left_of, remaining_of, spent
+from noisewise.holder.ledger_budget import is_within_limit, left_of, remaining_of, spent, told_total
 from noisewise.holder.ledger_chain import Book, Entry, Part
+from noisewise.holder.ledger_refusals import Asked, check_relation, check_request
 from noisewise.privacy.accounting import Charge
 from noisewise.privacy.guarantee import Guarantee
 
@@ -118,6 +120,11 @@ class Ledger:
         """The hash of the last entry and, through it, of all."""
         return self._book().head
 
+    @property
+    def neighbours(self) -> str | None:
+        """The relation under which everything here is charged, for ever; None before the first release."""
+        return next(iter(self._book().relations), None)
+
     def fingerprint_key(self) -> bytes:
         """The secret salt under which the holder fingerprints records; it must not leave the holder."""
         return self._book().salt
@@ -135,10 +142,9 @@ class Ledger:
 
         def act(connection: sqlite3.Connection) -> bytes | None:
             book = self._verified(connection)
-            self._check_records(book, fingerprint, arrangement)
             stored = _stored_release(connection, book, digest)
-            if stored is None:
-                check_budget(book, charge, ledger=self._path.name)
+            asked = Asked(chain.relation_of(request), charge, fingerprint, arrangement)
+            check_request(self._path, book, asked, is_stored=stored is not None)
             return stored
 
         return self._read(act)
@@ -160,17 +166,18 @@ class Ledger:
         """
         _require(callable(produce), "produce", "a function that makes the release")
         charge, digest = _checked(request, guarantee, part, fingerprint, arrangement)
+        relation = chain.relation_of(request)
 
         def act(connection: sqlite3.Connection) -> tuple[bytes, str]:
             book = self._verified(connection)
-            self._check_records(book, fingerprint, arrangement)
             stored = _stored_release(connection, book, digest)
+            asked = Asked(chain.relation_of(request), charge, fingerprint, arrangement)
+            check_request(self._path, book, asked, is_stored=stored is not None)
             if stored is not None:
                 return stored, book.head
-            check_budget(book, charge, ledger=self._path.name)
             # Write something first: a read-only or full disk is then met before any noise is drawn.
             chain.keep_fingerprint(connection, book, book.dataset, fingerprint, arrangement or book.arrangement)
-            release = _produced(produce, Account(book.dataset, book.head))
+            release = _produced(produce, Account(book.dataset, book.head), relation)
             head = chain.append(
                 connection,
                 book.head,
@@ -180,6 +187,7 @@ class Ledger:
                 request=digest,
                 guarantee=guarantee,
                 part=charge.part,
+                part_rule=chain.KEY_RULE if relation == chain.ADD_REMOVE and charge.part is not None else None,
                 release=release,
             )
             return release, head
@@ -190,11 +198,12 @@ class Ledger:
         """Accept other records from now on: a new data-set id, and nothing that was spent is forgotten.
 
         The same people may be in the new records, so every earlier charge still counts. They need not be in the same
-        part of them, so an earlier charge on a part may meet any part of the new records.
+        part of them, so an earlier charge on a part may meet any part of the new records. The neighbour relation stays.
         """
 
         def act(connection: sqlite3.Connection) -> tuple[None, str]:
             book, dataset = self._verified(connection), secrets.token_hex(16)
+            check_relation(self._path, book, None)
             chain.keep_fingerprint(connection, book, dataset, None, None)
             head = chain.append(connection, book.head, len(book.entries), chain.REPLACED, dataset=dataset)
             n_histories = len(chain.histories(chain.read_book(connection, self._path)))
@@ -223,15 +232,21 @@ class Ledger:
         return chain.charges(self._book().entries)
 
     def spent(self) -> Guarantee | None:
-        """What the person who was asked most has given so far, on the limit's scale; None if nothing."""
+        """What the person who was asked most has given so far, on the limit's scale; None if nothing.
+
+        Of an account that holds both neighbour relations (version 0.1 allowed it) this is the total under change-one.
+        """
         return spent(self._book())
 
     def remaining(self, part: Part | None = None) -> Guarantee | None:
         """What may still be spent on `part` (None: on all records); None when nothing is left.
 
-        Refused with `Incomparable` where no single amount says it (`privacy.accounting.remaining`).
+        Refused with `Incomparable` where no single amount says it (`privacy.accounting.remaining`), and where the
+        account holds both neighbour relations.
         """
-        return remaining_of(self._book(), part)
+        book = self._book()
+        check_relation(self._path, book, None)
+        return remaining_of(book, part)
 
     def check(self, releases: Sequence[bytes] = ()) -> None:
         """Verify the file, the chain, the total, and that each given release file is the one stored here.
@@ -245,8 +260,10 @@ class Ledger:
             return self._verified(connection), _stored(connection)
 
         book, stored = self._read(act)
+        check_relation(self._path, book, None)
         if not is_within_limit(book):
-            raise store.damaged(self._path, f"more than its limit, {book.limit}, was spent")
+            why = " (parts that version 0.1 charged as slivers held 15 of 16 people)" if book.has_swollen_parts else ""
+            raise store.damaged(self._path, f"more than its limit, {book.limit}, was spent: {told_total(book)}{why}")
         for release in releases:
             chain.check_release(release, book, stored, self._path)
 
@@ -268,11 +285,12 @@ class Ledger:
     def __str__(self) -> str:
         book = self._book()
         n_releases = len(chain.charges(book.entries))
+        left = "nothing: it holds both neighbour relations" if len(book.relations) > 1 else left_of(book, None)
         return (
             f"Ledger {self._path.name!r} of data set {book.dataset}\n"
             f"  limit      {book.limit}\n"
-            f"  spent      {spent(book) or 'nothing'}, in {n_releases} release{'' if n_releases == 1 else 's'}\n"
-            f"  remaining  {left_of(book, None) or 'nothing'}"
+            f"  spent      {told_total(book)}, in {n_releases} release{'' if n_releases == 1 else 's'}\n"
+            f"  remaining  {left or 'nothing'}"
         )
 
     def _book(self) -> Book:
@@ -301,25 +319,6 @@ class Ledger:
         if not store.exists(self._path):
             raise store.damaged(self._path, "its file is gone")
 
-    def _check_records(self, book: Book, fingerprint: str, arrangement: str | None) -> None:
-        """Refuse other records; and, where places matter, the same records in other places."""
-        advice = (
-            "Open a new ledger, or call ledger.replace_records(), which keeps what was spent and gives a new data-set "
-            "id. Nothing was spent."
-        )
-        if book.fingerprint not in (None, fingerprint):
-            raise DifferentRecords(
-                f"these are not the records that ledger {self._path.name!r} has accounted for, or not under the schema "
-                f"(columns, bounds, clamping) of its first release. {advice}",
-                reason="different records",
-            )
-        if arrangement is not None and book.arrangement not in (None, arrangement):
-            raise DifferentRecords(
-                f"these records are not in the places they had when ledger {self._path.name!r} first released a part: "
-                f"a record that moved could be in two parts. Restore their order, or: {advice}",
-                reason="different places",
-            )
-
 
 def _checked(
     request: bytes, guarantee: Guarantee, part: Part | None, fingerprint: str, arrangement: str | None
@@ -345,11 +344,11 @@ def _stored_release(connection: sqlite3.Connection, book: Book, digest: str) -> 
     return release
 
 
-def _produced(produce: Callable[[Account], bytes], account: Account) -> bytes:
+def _produced(produce: Callable[[Account], bytes], account: Account, relation: str | None) -> bytes:
     """Make the release. Of a failure only the kind is told, for its words may quote a record."""
     try:
         release = produce(account)
-        fault = _fault(release, account)
+        fault = _fault(release, account, relation)
     except NoisewiseError:
         raise
     except Exception as error:
@@ -359,7 +358,7 @@ def _produced(produce: Callable[[Account], bytes], account: Account) -> bytes:
     return release
 
 
-def _fault(release: bytes, account: Account) -> str | None:
+def _fault(release: bytes, account: Account, relation: str | None) -> str | None:
     if not isinstance(release, bytes) or not release:
         return "what was produced is not the bytes of a release"
     document = chain.document(release) or {}
@@ -370,6 +369,8 @@ def _fault(release: bytes, account: Account) -> str | None:
         account.head,
     ):
         return "what was produced names another account"
+    if chain.relation_of(release) != relation:
+        return "what was produced names another neighbour relation than its request"
     return None
 
 

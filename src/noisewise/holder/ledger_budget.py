@@ -47,6 +47,14 @@ def spent(book: Book) -> Guarantee | None:
     return type(book.limit).from_parts(*map(max, zip(*parts, strict=True))) if parts else None
 
 
+def told_total(book: Book) -> str:
+    """What was spent, for a sentence."""
+    try:
+        return str(spent(book) or "nothing")
+    except (Incomparable, InvalidArgument):
+        return "more than any epsilon and delta below 1 can say"
+
+
 def remaining_of(book: Book, part: Part | None) -> Guarantee | None:
     amounts = [remaining(history, book.limit, part) for history in chain.histories(book)]
     parts = [amount.parts for amount in amounts if amount is not None]

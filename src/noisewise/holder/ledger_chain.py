@@ -6,6 +6,12 @@ Row 0 opens the account and holds its limit; each later row is a release with it
 records were replaced. The limit and the data-set id are read from the chain alone, so no cell can be edited and no
 row but the last deleted without breaking it. (A lost tail shows when a release names a head that is gone.)
 
+What a release says of itself is in its stored bytes, and those are in the chain: so is the neighbour relation under
+which it was charged. The account has one relation for ever, that of its first release; see `Book.relations`.
+A part by key also names the rule that says who is in it. Version 0.1 named none: it cut at 32 bits of the hash, and a
+part that began above 1 - 2^-32 was compared as nine digits, so it held everyone from 1/16 on. Such a charge counts on
+those people, whatever its row says (`counted`).
+
 Heads are published inside releases, so nothing private enters them but the random salt. The fingerprint of the
 records is sealed apart, by an HMAC under that salt, and is no part of the chain.
 """
@@ -15,6 +21,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import math
 import secrets
 import sqlite3
 from collections import Counter
@@ -28,12 +35,16 @@ from pathlib import Path
 from typing import TypeAlias
 
 from noisewise.errors import InvalidArgument, NoisewiseError
+from noisewise.exact import fraction
 from noisewise.holder.ledger_store import damaged, refusal
-from noisewise.privacy.accounting import Charge, compose
+from noisewise.privacy.accounting import Charge, compose, for_two_records
 from noisewise.privacy.guarantee import Guarantee, guarantee_from_dict
 
 FORMAT = "noisewise-ledger/1"
 OPENED, RELEASED, REPLACED = "open", "release", "replace-records"
+CHANGE_ONE, ADD_REMOVE = "change-one", "add-remove"
+KEY_RULE = "md5/128"  # who is in a part by key: its cuts are whole numbers of this many bits of this hash
+MOST_REMEMBERED = 10_000
 
 Part: TypeAlias = tuple[Fraction, Fraction]
 
@@ -51,6 +62,20 @@ class Entry:
     release_hash: str | None
     when: datetime
     head: str
+    neighbours: str | None = None  # the relation of a release; None for other rows
+    part_rule: str | None = None  # the rule of a part by key; None for other parts, and for parts by key of 0.1
+
+    @property
+    def is_old_key_part(self) -> bool:
+        """True of a part by key that was sold under the rule of version 0.1."""
+        return self.part is not None and self.neighbours == ADD_REMOVE and self.part_rule is None
+
+    @property
+    def held(self) -> Part | None:
+        """The part whose people were truly charged: not always the one that version 0.1 wrote down."""
+        if self.is_old_key_part and self.part is not None and math.ceil(self.part[0] * 2**32) == 2**32:
+            return Fraction(1, 16), Fraction(1)
+        return self.part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +95,21 @@ class Book:
     @property
     def head(self) -> str:
         return self.entries[-1].head
+
+    @property
+    def relations(self) -> tuple[str, ...]:
+        """The neighbour relations of all releases, in order of appearance: more than one is a fault of version 0.1."""
+        return tuple(dict.fromkeys(entry.neighbours for entry in self.entries if entry.neighbours is not None))
+
+    @property
+    def has_old_key_parts(self) -> bool:
+        """True where parts by key of the present records were sold under the rule of version 0.1."""
+        return any(entry.is_old_key_part for entry in self.entries if entry.dataset == self.dataset)
+
+    @property
+    def has_swollen_parts(self) -> bool:
+        """True where a charge fell on more people than its part says (version 0.1)."""
+        return any(entry.held != entry.part for entry in self.entries)
 
     def stored(self, request: str) -> Entry | None:
         """The release already made for this request on the present records."""
@@ -94,12 +134,13 @@ def append(
     request: str | None = None,
     guarantee: Guarantee | None = None,
     part: Part | None = None,
+    part_rule: str | None = None,
     release: bytes | None = None,
 ) -> str:
     """Add one row after the head `previous` and return the new head."""
     cost = None if guarantee is None else guarantee_text(guarantee)
     moment = datetime.now(UTC).isoformat(timespec="seconds")
-    row = (sequence, kind, dataset, request, cost, part_text(part), release, moment)
+    row = (sequence, kind, dataset, request, cost, part_text(part, part_rule), release, moment)
     head = _link(previous, row)
     connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, head))
     return head
@@ -136,6 +177,20 @@ def charges(entries: Iterable[Entry]) -> tuple[Charge, ...]:
     return tuple(Charge(entry.guarantee, entry.part) for entry in released if entry.guarantee is not None)
 
 
+def counted(entries: Iterable[Entry], relations: Sequence[str]) -> tuple[Charge, ...]:
+    """What was charged, on the people it truly fell on, under the one relation for which a total exists.
+
+    If both relations were used, that is change-one, and an add-remove charge counts for two records: one that went
+    and one that came. They may lie in different parts, but nothing keeps both from lying in the worst.
+    """
+    charged = []
+    for entry in entries:
+        if entry.kind == RELEASED and entry.guarantee is not None:
+            is_doubled = len(relations) > 1 and entry.neighbours == ADD_REMOVE
+            charged.append(Charge(for_two_records(entry.guarantee) if is_doubled else entry.guarantee, entry.held))
+    return tuple(charged)
+
+
 def histories(book: Book) -> tuple[tuple[Charge, ...], ...]:
     """Every way in which one person may have been charged: the account fits its limit if each of them does.
 
@@ -145,7 +200,7 @@ def histories(book: Book) -> tuple[tuple[Charge, ...], ...]:
     past: list[tuple[Charge, ...]] = [()]
     present: tuple[Charge, ...] = ()
     for dataset, entries in groupby(book.entries, key=lambda entry: entry.dataset):
-        group = charges(entries)
+        group = counted(entries, book.relations)
         if dataset == book.dataset:
             present = group
         else:
@@ -204,6 +259,13 @@ def document(release: bytes) -> dict[str, object] | None:
     return content if isinstance(content, dict) else None
 
 
+def relation_of(content: bytes) -> str | None:
+    """The neighbour relation that a request or a release names in its schema; None where it names none."""
+    schema = (document(content) or {}).get("schema")
+    named = schema.get("neighbours") if isinstance(schema, dict) else None
+    return named if named in (CHANGE_ONE, ADD_REMOVE) else None
+
+
 def guarantee_text(guarantee: Guarantee) -> str:
     """A guarantee as it is stored; one that could not be read back would close the ledger for ever."""
     try:
@@ -215,10 +277,10 @@ def guarantee_text(guarantee: Guarantee) -> str:
     raise _too_long("guarantee")
 
 
-def part_text(part: Part | None) -> str | None:
-    """A part as it is stored."""
+def part_text(part: Part | None, rule: str | None = None) -> str | None:
+    """A part as it is stored, with its rule if it is one by key: version 0.1 cannot read that, and must not."""
     try:
-        return None if part is None else json.dumps([str(end) for end in part])
+        return None if part is None else json.dumps([*(str(end) for end in part), *([rule] if rule else [])])
     except ValueError:  # Python writes no integer of more than 4300 digits.
         pass
     raise _too_long("part")
@@ -259,16 +321,20 @@ def _may_follow(entry: Entry, dataset: str | None) -> bool:
 
 def _entry(row: Sequence[object], head: str) -> Entry:
     sequence, kind, dataset, request, guarantee, part, release, moment = row
+    place, rule = (None, None) if part is None else _part(str(part))
+    digest = _digest(release)
     return Entry(
         sequence=int(str(sequence)),
         kind=str(kind),
         dataset=str(dataset),
         guarantee=None if guarantee is None else _guarantee(str(guarantee)),
-        part=None if part is None else _part(str(part)),
+        part=place,
         request=None if request is None else str(request),
-        release_hash=_digest(release),
+        release_hash=digest,
         when=datetime.fromisoformat(str(moment)),
         head=head,
+        neighbours=None if digest is None else _remembered_relation(digest, release),
+        part_rule=rule,
     )
 
 
@@ -278,9 +344,23 @@ def _guarantee(text: str) -> Guarantee:
 
 
 @lru_cache(maxsize=1024)
-def _part(text: str) -> Part:
-    start, stop = json.loads(text)
-    return Fraction(start), Fraction(stop)
+def _part(text: str) -> tuple[Part, str | None]:
+    start, stop, *rule = json.loads(text)
+    if rule not in ([], [KEY_RULE]):
+        raise ValueError("a part by a rule that is not known here")
+    # Fraction itself would write out '1e999999999'.
+    return (fraction(start, "part"), fraction(stop, "part")), (rule[0] if rule else None)
+
+
+_relations: dict[str, str | None] = {}  # by the hash of the release, for ledgers are read anew at every question
+
+
+def _remembered_relation(digest: str, release: object) -> str | None:
+    if digest not in _relations:
+        if len(_relations) >= MOST_REMEMBERED:
+            _relations.clear()
+        _relations[digest] = relation_of(release if isinstance(release, bytes) else b"")
+    return _relations[digest]
 
 
 def _root(salt: bytes) -> str:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from noisewise.errors import LedgerError
+from noisewise.files import has_one_name
 
 APPLICATION_ID = 0x4E57_4C44  # "NWLD", in the header of the file
 VERSION = 1
@@ -31,6 +32,7 @@ TABLES = {
     "request TEXT, guarantee TEXT, part TEXT, release BLOB, moment TEXT NOT NULL, head TEXT NOT NULL)",
     "private": "CREATE TABLE private (salt BLOB NOT NULL, fingerprint TEXT, arrangement TEXT, seal TEXT NOT NULL)",
 }
+BEING_MADE = (".ledger-", ".new")  # how the name of a ledger begins and ends until it is complete
 PRAGMAS = ("journal_mode=DELETE", "synchronous=EXTRA", "secure_delete=ON", "temp_store=MEMORY", "trusted_schema=OFF")
 
 Result = TypeVar("Result")
@@ -86,7 +88,7 @@ def create(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
     problem: LedgerError
     fresh: Path | None = None
     try:
-        handle, name = tempfile.mkstemp(prefix=".ledger-", suffix=".new", dir=path.parent)  # its mode is 0600
+        handle, name = tempfile.mkstemp(prefix=BEING_MADE[0], suffix=BEING_MADE[1], dir=path.parent)  # its mode is 0600
         os.close(handle)
         fresh = Path(name)
         with closing(_connect(fresh, 0)) as connection:
@@ -114,14 +116,18 @@ def create(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
 
 
 def exists(path: Path) -> bool:
-    """Whether a file lies at `path`; anything there that is not a plain file is refused (a pipe would hang)."""
+    """Whether a file lies at `path`; anything that is not a plain file of one name is refused (a pipe would hang)."""
     problem: LedgerError
     try:
         mode = path.stat().st_mode
-        if stat.S_ISREG(mode):
+        if stat.S_ISREG(mode) and has_one_name(path, BEING_MADE):
             return True
         kind = "a folder" if stat.S_ISDIR(mode) else "not a plain file"
-        problem = refusal(path, f"it is {kind}", "give the path of a file")
+        remedy = "give the path of a file"
+        if stat.S_ISREG(mode):
+            kind = "a file of several names (hard links), and a crash under one name could undo a charge under another"
+            remedy = "keep one name and remove the others, or use a symbolic link"
+        problem = refusal(path, f"it is {kind}", remedy)
     except FileNotFoundError:
         return False
     except OSError as error:

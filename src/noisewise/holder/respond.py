@@ -1,7 +1,11 @@
 """One person's answer: runs on the respondent's side, with secure noise, before anything leaves them.
 
 The value is clipped or sorted into its cell as the query says, rounded to the query's lattice, and noise of the
-query's law is added. The law is recomputed from the query's guarantee, never taken on trust.
+query's law is added. The law is recomputed from the query's guarantee, never taken on trust; and how much may be
+spent is said by the person, never by the asker:
+
+    respond(query, x, cap=PureDP(1))       one answer that costs at most the cap; every call draws and spends anew
+    Respondent(cap=PureDP(2), path=...)    all answers together cost at most the cap (`holder.respondent`)
 """
 
 from __future__ import annotations
@@ -13,19 +17,69 @@ from numbers import Real
 
 import numpy as np
 
-from noisewise.errors import InvalidArgument
+from noisewise.errors import BudgetExceeded, InvalidArgument
 from noisewise.holder import draw
 from noisewise.privacy.finite import RandomizedResponse
+from noisewise.privacy.guarantee import Guarantee
 from noisewise.privacy.law import AdditiveLaw
 from noisewise.query import Answer, Query
 from noisewise.statistics.tables import cell_index
 
 
-def respond(query: Query, x: float) -> Answer:
-    """Answer a query about the private value x. No error ever repeats x."""
+def respond(query: Query, x: float, *, cap: Guarantee | None = None) -> Answer:
+    """Answer a query about the private value x, if that costs at most `cap`. No error ever repeats x.
+
+    query   what is asked, as read by `Query.from_dict`
+    x       the private value, a finite number
+    cap     the most this one answer may cost, as a guarantee of the query's kind; required. A query that asks for
+            more, or whose kind does not compare with it, is refused and nothing is drawn.
+
+    Two calls are two answers and cost twice: only a `Respondent` keeps account over queries and retries.
+
+        >>> respond(Query.clip(0, 100, PureDP("1/2")), 37.5, cap=PureDP(1))   # doctest: +SKIP
+    """
+    check_query(query)
+    check_cap(cap, "respond(query, x, cap=PureDP(1))", "this answer")
+    assert cap is not None
+    if not query.guarantee <= cap:  # kinds that do not compare raise here
+        raise BudgetExceeded(
+            f"The query asks for {query.guarantee}, and one answer may cost at most {cap}. Nothing was answered.",
+            needed=query.guarantee,
+            remaining=cap,
+            limit=cap,
+        )
+    return drawn_answer(query, checked_value(x))
+
+
+def check_query(query: object) -> None:
+    """A query, or a sentence."""
     if not isinstance(query, Query):
         raise InvalidArgument("query must be a Query; read one with Query.from_dict.", argument="query")
-    value = _number(x)
+
+
+def check_cap(cap: object, example: str, what: str) -> None:
+    """A cap is required, like epsilon and bounds; asked for in words instead of by a TypeError."""
+    if not isinstance(cap, Guarantee):
+        raise InvalidArgument(
+            f"Say the most that {what} may cost: {example}. Without a cap the asker would decide what is spent. "
+            "Nothing was answered.",
+            argument="cap",
+        )
+
+
+def checked_value(x: object) -> float:
+    """The private value as a number; a refusal does not repeat it."""
+    value = math.nan
+    if not isinstance(x, bool) and isinstance(x, Real):
+        with suppress(OverflowError):
+            value = float(x)
+    if not math.isfinite(value):
+        raise InvalidArgument("x must be a finite number. Nothing was answered.", argument="x")
+    return value
+
+
+def drawn_answer(query: Query, value: float) -> Answer:
+    """One draw of the query's law at this value. Whoever calls it has booked its price."""
     plan = query.plan()
     law = plan.law
     if isinstance(law, RandomizedResponse):
@@ -37,13 +91,3 @@ def respond(query: Query, x: float) -> Answer:
     steps = math.floor(clipped / Fraction(plan.lattice.step[0]) + Fraction(1, 2))
     steps = min(max(steps, plan.lattice.low[0]), plan.lattice.high[0])
     return Answer(query, steps + draw.noise(law)[0])
-
-
-def _number(x: object) -> float:
-    value = math.nan
-    if not isinstance(x, bool) and isinstance(x, Real):
-        with suppress(OverflowError):
-            value = float(x)
-    if not math.isfinite(value):
-        raise InvalidArgument("x must be a finite number. Nothing was answered.", argument="x")
-    return value

@@ -16,8 +16,10 @@ import glob
 import gzip
 import os
 import re
+import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -60,6 +62,10 @@ _FAULTS = (
 )
 
 
+_LOCKS: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+_LOCKS_OPEN = threading.Lock()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
     """Records as they lie: an Ibis table of the wanted columns, and the position of a row where it has one."""
@@ -71,6 +77,12 @@ class Source:
     is_text: bool = False
     stamps: tuple[Stamp, ...] = ()
     can_drift: bool = False  # a database may change under an open table; files are stamped and frames are copied
+    lock: Any = field(default_factory=threading.RLock)  # one query at a time: a connection is not safe under threads
+
+    def run(self, act: Callable[[], T]) -> T:
+        """One call into this source's engine, whichever thread asks; its words are never passed on."""
+        with self.lock:
+            return attempt(act, f"The {self.kind}")
 
     def check_unchanged(self) -> None:
         """Files are read again for every release, so one that was edited after its check is refused."""
@@ -163,7 +175,7 @@ def _open_csv(path: Path, separator: str, wanted: Sequence[str]) -> Source:
         ),
         f"The file {path.name!r}",
     )
-    expression = text.select(**{name: text[f"c{i}"] for name, i in found.items()})
+    expression = text.select(*named({name: text[f"c{i}"] for name, i in found.items()}))
     # DuckDB keeps the order of the lines, so the streaming row number is the line's position.
     return Source("CSV", expression, "duckdb", position=ibis.row_number(), is_text=True, stamps=stamps)
 
@@ -205,11 +217,12 @@ def _open_parquet(files: list[str], wanted: Sequence[str]) -> Source:
     # Only one file has a row order that is a fact; several need a row id (`order=`).
     is_single = len(files) == 1
     names = [glob.escape(file) for file in files]
-    table = attempt(lambda: connection.read_parquet(names), what)
+    # A folder named "x=5" says nothing of the records: a column x is what the file holds.
+    table = attempt(lambda: connection.read_parquet(names, hive_partitioning=False), what)
     _found(table.columns, wanted, what.lower() if not is_single else "the" + what[3:])
     position = None
     if is_single and "file_row_number" not in table.columns:
-        table = attempt(lambda: connection.read_parquet(names, file_row_number=True), what)
+        table = attempt(lambda: connection.read_parquet(names, hive_partitioning=False, file_row_number=True), what)
         position = table["file_row_number"]
     return Source("Parquet", table, "duckdb", position=position, stamps=stamps)
 
@@ -292,7 +305,14 @@ def _open_ibis(source: Any, wanted: Sequence[str]) -> Source:
             argument="source",
         )
     found = _found(source.columns, wanted, f"the {engine} table")
-    return Source(f"{engine} table", source.select(*found), engine, can_drift=True)
+    lock = _backend_lock(source.get_backend())
+    return Source(f"{engine} table", source.select(*found), engine, can_drift=True, lock=lock)
+
+
+def _backend_lock(backend: Any) -> Any:
+    """The lock of a connection: tables of one database share it."""
+    with _LOCKS_OPEN:
+        return _LOCKS.setdefault(backend, threading.RLock())
 
 
 # --- from fields to numbers ------------------------------------------------------------------------------------------
@@ -313,13 +333,25 @@ def parse(source: Source, schema: Schema, *, order: str | None, key: str | None)
         columns[POSITION] = source.position
     if key is not None:
         columns[KEY] = raw[key].cast("string")
-    return raw.select(**columns)
+    return raw.select(*named(columns))
+
+
+def named(columns: Mapping[str, Any]) -> list[Any]:
+    """Expressions under their names. As keywords, a column `self` would be taken for an argument of the call."""
+    return [expression.name(name) for name, expression in columns.items()]
 
 
 def _as_number(value: Any) -> Any:
     if value.type().is_string():
         return value.try_cast("float64")
-    return (value.cast("int64") if value.type().is_boolean() else value).cast("float64")
+    return _without_truth(value).cast("float64")
+
+
+def _without_truth(value: Any) -> Any:
+    """Truth values as 1 and 0, null as null; everything else as it is. Not every engine casts them (Postgres)."""
+    import ibis
+
+    return ibis.cases((value, 1), (~value, 0)).cast("int64") if value.type().is_boolean() else value
 
 
 def _as_code(value: Any, column: Levels) -> Any:
@@ -329,8 +361,8 @@ def _as_code(value: Any, column: Levels) -> Any:
     if value.type().is_string():
         pairs = [(value == str(level), i) for i, level in enumerate(column.levels)]
     else:
-        kind = value.type()
-        number = value if kind.is_integer() else value.cast("int64" if kind.is_boolean() else "float64")
+        plain = _without_truth(value)
+        number = plain if plain.type().is_integer() else plain.cast("float64")
         pairs = [(number == int(level), i) for i, level in enumerate(column.levels) if _is_whole(level)]
     return ibis.cases(*pairs).cast("int64") if pairs else ibis.null("int64")
 

@@ -12,8 +12,11 @@ for *every* content of the source, so whatever is computed from it has the sensi
 Parts compose in parallel only if one neighbour touches one part. Under change-one the part (a, b) holds the
 positions floor(a n) <= position < floor(b n), position being the file's own order or the rank by a public row id
 (`order=`); a file sorted by a private value has no safe position parts, since changing one record moves others.
-Under add-remove it holds the records whose key hashes into it, a 2^32 <= h < b 2^32, h the first 32 bits of md5(key).
-Files are read lazily, again for every query; one that was edited after `read` is refused.
+Under add-remove it holds the records whose key hashes into it: ceil(a 2^128) <= h < ceil(b 2^128), h all 128 bits of
+md5(key), compared as whole numbers. Cuts rise with their fractions and the last is above every hash, so of any
+partition a record lies in exactly one part, however close the cuts.
+Files are read lazily, again for every query; one that was edited after `read` is refused. A table may be used from
+several threads: its queries are run one at a time.
 """
 
 from __future__ import annotations
@@ -27,8 +30,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noisewise.errors import InvalidArgument, InvalidData, Unsupported
 from noisewise.exact import fraction, integer
-from noisewise.holder.sources import GIVEN, KEY, ORDER, POSITION, Source, attempt, open_source, parse
+from noisewise.holder.sources import GIVEN, KEY, ORDER, POSITION, Source, named, open_source, parse
 from noisewise.schema import Bounded, Column, Levels, Schema
+from noisewise.statistics.feature import sum_in_order
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -37,8 +41,12 @@ if TYPE_CHECKING:
 Part = tuple[Fraction, Fraction]
 
 BLOCK = "__block"
+GRAIN = 2.0**-430  # 4e-130
 _PLACE = "__place"
 _SHORTEST_KEY = 16
+_HASH_BITS = 128
+_HASH_WORDS = 4
+_WORD_DIGITS = 8  # hexadecimal; a hash is compared in words of 32 bits, which every engine's int64 and double hold
 _MD5_ENGINES = frozenset({"duckdb", "pyspark", "databricks", "postgres", "risingwave", "mysql", "snowflake"})
 
 
@@ -53,6 +61,7 @@ class Table:
     _source: Source
     _cleaned: ir.Table
     _fingerprints: dict[tuple[bytes, bool], str] = field(default_factory=dict)
+    _questions: dict[tuple[bytes, bool], ir.Table] = field(default_factory=dict)  # built once
 
     @classmethod
     def read(cls, source: object, schema: Schema, order: str | None = None, key: str | None = None) -> Table:
@@ -82,11 +91,17 @@ class Table:
         start, stop = _checked_part(part)
         if self.schema.is_change_one:
             return self._between(*self._positions(start, stop)).select(*self.schema.columns)
-        hashed = self._hashed()
-        # Hexadecimal digits of fixed width sort like the numbers they write, in every engine.
-        inside = hashed[_PLACE] >= _hex(start)
-        if math.ceil(stop * 2**32) < 2**32:
-            inside = inside & (hashed[_PLACE] < _hex(stop))
+        first, last = (math.ceil(end * 2**_HASH_BITS) for end in (start, stop))
+        if first >= last:
+            raise InvalidArgument(
+                f"part = ({start}, {stop}) is narrower than one step of the {_HASH_BITS}-bit key hash, "
+                "so nobody can be in it. Nothing was spent.",
+                argument="part",
+            )
+        hashed, words = self._hashed()
+        inside = _is_at_least([hashed[word] for word in words], first)
+        if last < 2**_HASH_BITS:
+            inside = inside & ~_is_at_least([hashed[word] for word in words], last)
         return hashed.filter(inside).select(*self.schema.columns)
 
     def blocks(self, size: int, part: Part | None = None) -> ir.Table:
@@ -111,7 +126,7 @@ class Table:
     def execute(self, expression: Any) -> pa.Table:
         """Run an expression built on this table and return its Arrow form; engine errors quote no record."""
         self._source.check_unchanged()
-        return attempt(expression.to_pyarrow, f"The {self._source.kind}")
+        return self._source.run(expression.to_pyarrow)
 
     def fingerprint(self, key: bytes, *, arranged: bool = False) -> str:
         """A keyed, order-free fingerprint of the cleaned records; private, for the ledger alone.
@@ -129,7 +144,9 @@ class Table:
             raise InvalidArgument(f"key must be at least {_SHORTEST_KEY} secret bytes.", argument="key")
         self._source.check_unchanged()
         if (key, arranged) not in self._fingerprints or self._source.can_drift:
-            sums = self.execute(_hash_sums(self._units(arranged), key, self.schema.largest_n)).to_pylist()[0]
+            if (key, arranged) not in self._questions:
+                self._questions[key, arranged] = _hash_sums(self._units(arranged), key, self.schema.largest_n)
+            sums = self.execute(self._questions[key, arranged]).to_pylist()[0]
             relation = self.schema.neighbours  # one account, one relation: budgets under two of them do not add
             counted = "|".join(str(sums[name]) for name in ("__count", "__lane0", "__lane1"))
             text = f"noisewise-fingerprint/1|{relation}|{arranged}|{counted}"
@@ -167,7 +184,8 @@ class Table:
             )
         return self._cleaned
 
-    def _hashed(self) -> ir.Table:
+    def _hashed(self) -> tuple[ir.Table, list[str]]:
+        """The cleaned records with the words of their key's hash, and the names of those columns."""
         if self.key is None:
             raise Unsupported(
                 "Under 'add-remove' a part is chosen by key: give Table.read(..., key=) the column that says whose "
@@ -175,19 +193,22 @@ class Table:
             )
         if self.engine not in _MD5_ENGINES:
             raise Unsupported(f"Parts by key hash are not available on {self.engine}. Nothing was spent.")
-        return self._cleaned.mutate(**{_PLACE: _md5(self._cleaned[KEY])})
+        table = self._cleaned.mutate(**{_PLACE: _md5(self._cleaned[KEY])})
+        words = {f"{_PLACE}{k}": _hash_word(table[_PLACE], k, self.engine) for k in range(_HASH_WORDS)}
+        return table.mutate(**words), list(words)
 
     def _units(self, arranged: bool) -> ir.Table:
         """Each column on [0, 1] in the order of the names, and the record's place if it counts."""
-        table, place = self._cleaned, {}
+        table, place = self._cleaned, dict[str, Any]()
         if arranged and self.schema.is_change_one:
             table = self._positioned()
             place = {_PLACE: table[POSITION].cast("float64") / double(self.schema.largest_n)}
         elif arranged:
-            table = self._hashed()
-            place = {_PLACE: _leading_digits(table[_PLACE])}
+            table, words = self._hashed()
+            place = {word: table[word].cast("float64") / double(16.0**_WORD_DIGITS) for word in words}
         columns = self.schema.columns
-        return table.select(**{name: _unit(table[name], columns[name]) for name in sorted(columns)}, **place)
+        units = {name: _unit(table[name], columns[name], self.engine) for name in sorted(columns)}
+        return table.select(*named(units | place))
 
 
 # --- what may be asked for --------------------------------------------------------------------------------------------
@@ -248,7 +269,7 @@ def _cleaned(parsed: ir.Table, schema: Schema) -> ir.Table:
             columns[name] = ibis.cases((absent, fill), (value < low, low), (value > high, high), else_=value)
         else:
             columns[name] = parsed[name].fill_null(column.index(fills.get(name, column.levels[0])))
-    return parsed.select(**columns, **{name: parsed[name] for name in (POSITION, ORDER, KEY) if name in parsed.columns})
+    return parsed.select(*named(columns), *(name for name in (POSITION, ORDER, KEY) if name in parsed.columns))
 
 
 def _check_records(source: Source, parsed: ir.Table, schema: Schema, row_id: str | None) -> None:
@@ -260,7 +281,7 @@ def _check_records(source: Source, parsed: ir.Table, schema: Schema, row_id: str
     elif ORDER in parsed.columns:
         counts |= {"absent": parsed[ORDER].isnull().sum(), "distinct": parsed[ORDER].nunique()}
     source.check_unchanged()
-    found = attempt(parsed.aggregate(**counts).to_pyarrow, f"The {source.kind}").to_pylist()[0]
+    found = source.run(parsed.aggregate(**counts).to_pyarrow).to_pylist()[0]
     seen = {name: int(value or 0) for name, value in found.items()}
     if seen["rows"] == 0 and schema.is_change_one:
         raise InvalidData(f"The {source.kind} holds no records. Nothing was spent.", fault="no rows")
@@ -333,22 +354,41 @@ def double(value: float) -> Any:
     return ibis.literal(repr(float(value))).cast("float64")
 
 
+def settled(value: Any, engine: str, grain: float = GRAIN) -> Any:
+    """The same number if it is of a usual size; one far below `grain` becomes 0 or a multiple of 2^-53 grain.
+
+    Some engines (Postgres) stop with an error where a product or a quotient of numbers that are not 0 comes out as 0.
+    Whether they stop would be an exact yes or no about one record. Settled factors are 0 or at least 2^-483, so their
+    product cannot vanish. From 2^54 grain on, nothing changes. To add and to take away names the value once, where a
+    condition would write it twice and a nested feature exponentially often. DuckDB gives 0 by itself.
+    """
+    return value if engine == "duckdb" else (value + double(grain)) + double(-grain)
+
+
+def indicator(condition: Any) -> Any:
+    """1 where the condition holds, else 0, as a whole number; not every engine casts truth values (Postgres)."""
+    import ibis
+
+    return ibis.cases((condition, 1), else_=0).cast("int64")
+
+
 def _sort_keys(order: Any, is_text: bool) -> list[Any]:
     """Row ids in their own order; in a CSV file, where all is text, whole numbers by value and before other texts."""
     return [order.try_cast("int64").asc(nulls_first=False), order.asc()] if is_text else [order.asc()]
 
 
-def _unit(value: Any, column: Column) -> Any:
+def _unit(value: Any, column: Column, engine: str) -> Any:
     if isinstance(column, Levels):
         return value.cast("float64") / double(len(column))
-    return (value - double(column.low)) / double(column.high - column.low)
+    width = column.high - column.low
+    return settled(value - double(column.low), engine, width * 2.0**-200) / double(width)
 
 
 def _hash_sums(units: ir.Table, key: bytes, largest_n: int) -> ir.Table:
     """The count and both lanes of the fingerprint, in stages so that no engine computes a fractional part twice."""
     names = units.columns
     secrets = {name: _secrets(key, name) for name in names}
-    table = units.select(**{name: (units[name] + s.offset) * s.factor for name, s in secrets.items()})
+    table = units.select(*named({name: (units[name] + s.offset) * s.factor for name, s in secrets.items()}))
     table = _scrambled(table, secrets)
     lanes = {lane: _secrets(key, lane) for lane in ("__lane0", "__lane1")}
     terms = {lane: [table[name] * _secrets(key, f"{lane}|{name}").whole for name in names] for lane in lanes}
@@ -376,9 +416,9 @@ def _secrets(key: bytes, name: str) -> _Secrets:
 
 def _scrambled(table: ir.Table, secrets: dict[str, _Secrets]) -> ir.Table:
     """w -> {m {w} ({w} + c)} in every column."""
-    table = table.select(**{name: table[name] - table[name].floor() for name in secrets})
-    table = table.select(**{name: table[name] * (table[name] + s.shift) * s.whole for name, s in secrets.items()})
-    return table.select(**{name: table[name] - table[name].floor() for name in secrets})
+    table = table.select(*named({name: table[name] - table[name].floor() for name in secrets}))
+    table = table.select(*named({name: table[name] * (table[name] + s.shift) * s.whole for name, s in secrets.items()}))
+    return table.select(*named({name: table[name] - table[name].floor() for name in secrets}))
 
 
 def _md5(text: Any) -> Any:
@@ -390,13 +430,23 @@ def _md5(text: Any) -> Any:
     return md5(text)
 
 
-def _hex(share: Fraction) -> str:
-    return format(math.ceil(share * 2**32), "08x")
-
-
-def _leading_digits(hashed: Any) -> Any:
-    """The first 16 bits of a hexadecimal hash, on [0, 1)."""
+def _hash_word(hashed: Any, k: int, engine: str) -> Any:
+    """The k-th word of a hash in hexadecimal digits, as a whole number: no engine's collation has a say in it."""
     import ibis
 
-    digits = [ibis.literal("0123456789abcdef").find(hashed.substr(i, 1)).cast("float64") for i in range(4)]
-    return sum(digit * double(16.0 ** -(i + 1)) for i, digit in enumerate(digits))
+    if engine == "duckdb":  # it reads hexadecimal text by itself, in a tenth of the time
+        return (ibis.literal("0x") + hashed.substr(k * _WORD_DIGITS, _WORD_DIGITS)).cast("int64")
+    digits = ibis.literal("0123456789abcdef")
+    places = range(k * _WORD_DIGITS, (k + 1) * _WORD_DIGITS)
+    values = [digits.find(hashed.substr(i, 1).lower()).cast("float64") for i in places]
+    # Whole doubles, exact below 2^53: an engine's own whole numbers may have 31 bits (Postgres: POSITION).
+    return sum_in_order([v * double(16.0 ** (_WORD_DIGITS - 1 - i)) for i, v in enumerate(values)]).cast("int64")
+
+
+def _is_at_least(words: list[Any], cut: int) -> Any:
+    """Whether the number that `words` write, first word first, is at least `cut`."""
+    below = (len(words) - 1) * 4 * _WORD_DIGITS
+    lead, rest = divmod(cut, 2**below)
+    if rest == 0:
+        return words[0] >= lead
+    return (words[0] > lead) | ((words[0] == lead) & _is_at_least(words[1:], rest))
