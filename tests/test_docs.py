@@ -64,11 +64,22 @@ def masked(line: str) -> str:
     return " ".join(NUMBER.sub("#", line).split())
 
 
+def unwrapped(lines: list[str]) -> list[str]:
+    """Lines with what was wrapped and indented under them: where a line breaks depends on its numbers."""
+    whole: list[str] = []
+    for line in lines:
+        if whole and line.startswith("  "):
+            whole[-1] += line
+        else:
+            whole.append(line)
+    return whole
+
+
 def compare(shown: list[str], printed: str, where: str, *, is_noisy: bool) -> None:
     expected = [line.rstrip() for line in shown]
     found = [line.rstrip() for line in printed.rstrip("\n").split("\n")] if printed.strip() else []
     if is_noisy:
-        expected, found = [masked(line) for line in expected], [masked(line) for line in found]
+        expected, found = ([masked(line) for line in unwrapped(lines)] for lines in (expected, found))
     if expected != found:
         difference = "\n".join(difflib.unified_diff(expected, found, "the page", "the run", lineterm=""))
         raise AssertionError(f"{where} does not print what it shows:\n{difference}")

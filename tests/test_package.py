@@ -109,3 +109,12 @@ def test_no_file_names_a_machine_or_a_package_index() -> None:
             if path.suffix in (".py", ".md", ".toml", ".json"):
                 text = path.read_text("utf-8")
                 assert not any(word in text for word in words), path
+
+
+def test_the_version_stands_in_one_place() -> None:
+    """The package names its version; the build reads it there, and the citation agrees."""
+    root = SOURCE.parents[1]
+    project = tomllib.loads((root / "pyproject.toml").read_text())
+    assert "version" in project["project"]["dynamic"]
+    assert project["tool"]["hatch"]["version"]["path"] == "src/noisewise/__init__.py"
+    assert f"version: {nw.__version__}\n" in (root / "CITATION.cff").read_text()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import time
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from noisewise.holder.curator import make_release
     from noisewise.holder.ledger import Ledger
     from noisewise.holder.respond import respond
+    from noisewise.holder.respondent import Respondent
     from noisewise.holder.table import Table
     from noisewise.inference.infer import infer
     from noisewise.inference.posterior import Posterior
@@ -95,6 +97,7 @@ _HOME = {
     "noisewise.holder.curator": "make_release",
     "noisewise.holder.ledger": "Ledger",
     "noisewise.holder.respond": "respond",
+    "noisewise.holder.respondent": "Respondent",
     "noisewise.holder.table": "Table",
     "noisewise.evaluate.calibration": "calibrate",
     "noisewise.inference.infer": "infer",
@@ -117,6 +120,8 @@ _HOME = {
     "noisewise.statistics": "Count Histogram Marginals Maximum Mean Median Minimum Moments Quantile Records "
     "SmallestEigenvalue Sum TruncatedSum column statistic",
 }
+# `compilation` keeps nothing on disk in a process that is older than a source file.
+IMPORTED_AT = time.time_ns()
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names.split()}
 
 __all__ = [
@@ -170,6 +175,7 @@ __all__ = [
     "Query",
     "Records",
     "Release",
+    "Respondent",
     "Schema",
     "SmallestEigenvalue",
     "Sum",

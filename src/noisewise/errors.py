@@ -2,17 +2,22 @@
 
 An error says what happened, what was expected, how to fix it and what it cost; it never quotes a record.
 All of them derive from `NoisewiseError`, carry their numbers as fields, and print as one message. The
-command line turns any of them into that message and exit code 2.
+command line turns any of them into that message and exit code 2. A message may quote a name that a stranger chose, so
+characters that are not printable are shown as escapes.
 """
 
 from __future__ import annotations
+
+from noisewise.printable import printable_lines
+
+LONGEST_MESSAGE = 4000
 
 
 class NoisewiseError(Exception):
     """Something a user can understand and put right."""
 
     def __init__(self, message: str, **fields: object) -> None:
-        super().__init__(message)
+        super().__init__(printable_lines(_shortened(str(message))))
         self.fields = fields
 
     def __getattr__(self, name: str) -> object:
@@ -23,6 +28,12 @@ class NoisewiseError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (type(self), str(self), self.fields))
+
+
+def _shortened(message: str) -> str:
+    """A message as long as people read: one that lists a stranger's million names ends early."""
+    left = len(message) - LONGEST_MESSAGE
+    return message if left <= 0 else f"{message[:LONGEST_MESSAGE]}... ({left} more characters)"
 
 
 def _rebuild(kind: type[NoisewiseError], message: str, fields: dict[str, object]) -> NoisewiseError:
@@ -63,3 +74,7 @@ class LedgerError(NoisewiseError):
 
 class DifferentRecords(LedgerError):
     """The table is not the one this ledger has accounted for."""
+
+
+class PrecisionWarning(UserWarning):
+    """A predicted precision rests on a formula that is too hopeful here: simulate before relying on it."""

@@ -13,6 +13,7 @@ from fractions import Fraction
 from numbers import Integral, Rational, Real
 
 from noisewise.errors import InvalidArgument
+from noisewise.printable import shown
 
 type_error = "a number such as 1, 0.5, '0.1' or Fraction(1, 3)"
 
@@ -29,7 +30,7 @@ def fraction(
     exact = _parse(value, argument)
     if abs(exact) > LARGEST or (exact != 0 and abs(exact) < SMALLEST):
         raise _refuse(argument, value, "a number between 1e-100 and 1e100 in magnitude")
-    if exact.numerator.bit_length() + exact.denominator.bit_length() > LONGEST_BITS:
+    if _bits(exact) > LONGEST_BITS:
         raise _refuse(argument, "a longer number", "a number of at most 1500 digits")
     if nonzero and exact == 0:
         raise _refuse(argument, value, "a number other than 0")
@@ -135,8 +136,11 @@ def _parse_text(value: str, argument: str) -> Fraction:
         raise _refuse(argument, value, type_error) from None
 
 
+def _bits(value: Rational) -> int:
+    return int(value.numerator).bit_length() + int(value.denominator).bit_length()
+
+
 def _refuse(argument: str, value: object, expected: str) -> InvalidArgument:
-    shown = repr(value) if len(repr(value)) <= 60 else repr(value)[:57] + "..."
     return InvalidArgument(
-        f"{argument} = {shown} cannot be used: expected {expected}. Nothing was spent.", argument=argument
+        f"{argument} = {shown(value)} cannot be used: expected {expected}. Nothing was spent.", argument=argument
     )

@@ -19,6 +19,7 @@ from typing import Any
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import float_above, fraction, power_of_two_below
 from noisewise.lattice import Lattice, entry_steps, lattice_for, rounded_sensitivity, sum_step, unit_lattice
+from noisewise.printable import printable
 from noisewise.privacy import smooth
 from noisewise.privacy.calibration import gaussian_sigma, laplace_scale
 from noisewise.privacy.finite import FiniteLaw, adjacent, randomized_response, satisfies
@@ -36,9 +37,9 @@ from noisewise.privacy.law import (
 from noisewise.privacy.mechanism import check_validity, default_mechanism
 from noisewise.schema import Schema, checked_schema
 from noisewise.statistics import Marginals, Moments, Records, SmallestEigenvalue, Statistic
-from noisewise.statistics.enclosure import feature_range
+from noisewise.statistics.enclosure import feature_range, feature_ranges
 from noisewise.statistics.order import OrderStatistic, Quantile
-from noisewise.statistics.sensitivity import Sensitivity, checked_weights, exact
+from noisewise.statistics.sensitivity import Sensitivity, checked_weights, exact, short_above
 
 Part = tuple[Fraction, Fraction]
 
@@ -121,7 +122,7 @@ class Plan:
         lines.extend(f"  {noise.label:<{width}}  {noise.words}" for noise in shown)
         if len(self.noise) > len(shown):
             lines.append(f"  ... and {len(self.noise) - len(shown)} more components.")
-        return "\n".join(lines)
+        return "\n".join(map(printable, lines))
 
     def __str__(self) -> str:
         return f"{self.statistic} by {self.mechanism} at {self.guarantee}"
@@ -221,7 +222,7 @@ def _sum_lattice(
     statistic: Any, schema: Schema, guarantee: Guarantee, unrounded: Sensitivity, weights: tuple[Fraction, ...]
 ) -> tuple[Lattice, Sensitivity]:
     row = statistic.row(schema)
-    ranges, n = [feature_range(feature, schema) for feature in row], schema.largest_n
+    ranges, n = feature_ranges(row, schema), schema.largest_n
     if isinstance(statistic, Moments) and statistic.block > 1:
         unrounded, ranges = _averaged(statistic, schema, unrounded.norm, weights)
         n //= statistic.block
@@ -245,7 +246,7 @@ def _averaged(
     statistic: Moments, schema: Schema, norm: int, weights: tuple[Fraction, ...]
 ) -> tuple[Sensitivity, list[tuple[float, float, float]]]:
     """Averaged rows: the sensitivity with entries already rounded, and the range of each product of block sums."""
-    bounds = [feature_range(entry, schema) for entry in statistic.entries(schema)]
+    bounds = feature_ranges(statistic.entries(schema), schema)
     moves = [
         Fraction(step) / 2 + Fraction(_rounding(*entry, step))
         for step, entry in zip(entry_steps(bounds), bounds, strict=True)
@@ -264,10 +265,11 @@ def _rounding(low: float, high: float, error: float, step: float) -> float:
 
 def _scales(sensitivity: Sensitivity, guarantee: Guarantee, weights: tuple[Fraction, ...]) -> list[Fraction]:
     """The noise scale of each component's sum: Delta_w/(w_k epsilon), or sigma/w_k."""
+    value = short_above(sensitivity.value)
     if isinstance(guarantee, PureDP):
-        base = laplace_scale(sensitivity=sensitivity.value, epsilon=guarantee.epsilon)
+        base = laplace_scale(sensitivity=value, epsilon=guarantee.epsilon)
     else:
-        base = Fraction(gaussian_sigma(sensitivity=sensitivity.value, guarantee=guarantee))
+        base = Fraction(gaussian_sigma(sensitivity=value, guarantee=guarantee))
     return [base / weight for weight in weights]
 
 
@@ -324,7 +326,8 @@ def _eigenvalue_law(
     n, size = schema.largest_n, len(statistic.features)
     radius_squared = Fraction(statistic.shrink) ** 2
     gram_step = eigenvalue_gram_step(statistic, schema)
-    row_error = max(_rounding(*feature_range(feature, schema), gram_step) for feature in statistic.gram_row(schema))
+    ranges = feature_ranges(statistic.gram_row(schema), schema)
+    row_error = max(_rounding(*bounds, gram_step) for bounds in ranges)
     gram_error = n * size * (Fraction(gram_step) / 2 + Fraction(row_error))
     solver_error = n * radius_squared * size * Fraction(16, 2**52)
     value = unrounded.value + step + 2 * (gram_error + solver_error)

@@ -15,9 +15,10 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from numbers import Integral
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -26,7 +27,9 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, Strict
 
 from noisewise.errors import InvalidArgument, InvalidRelease, NoisewiseError
 from noisewise.exact import fraction
+from noisewise.files import checked_path, read_file, read_json
 from noisewise.plan import Part, Plan, canonical, plan, reading_divisor
+from noisewise.printable import printable, shown
 from noisewise.privacy.finite import FiniteLaw, RandomizedResponse
 from noisewise.privacy.guarantee import Guarantee, guarantee_from_dict
 from noisewise.privacy.law import AdditiveLaw, ExponentialQuantile, Law, SmoothLaw, law_from_dict
@@ -100,7 +103,11 @@ class Release:
 
     @classmethod
     def of(cls, made: Plan, value: Sequence[int], *, dataset: str, ledger_head: str | None, simulated: bool) -> Release:
-        """The release of a plan with its noisy value (integers in steps)."""
+        """The release of a plan with its noisy value: whole numbers of lattice steps, as the plan's law draws them.
+
+        A number in the units of the data is refused: it is not known on which lattice its noise was drawn, and rounded
+        to this one it would be another number with another law.
+        """
         return cls(
             dataset=dataset,
             schema=made.part_schema,
@@ -108,7 +115,7 @@ class Release:
             weights=made.weights,
             law=made.law,
             guarantee=made.guarantee,
-            value=tuple(int(v) for v in value),
+            value=_in_steps(value),
             part=made.part,
             simulated=simulated,
             ledger_head=ledger_head,
@@ -141,9 +148,9 @@ class Release:
 
     def __str__(self) -> str:
         n = f"{self.schema.n} records" if self.schema.is_change_one else f"at most {self.schema.n_max} records"
-        shown = ", ".join(f"{value:.6g}" for value in self.estimate[:6]) + (", ..." if len(self.value) > 6 else "")
+        estimates = ", ".join(f"{value:.6g}" for value in self.estimate[:6]) + (", ..." if len(self.value) > 6 else "")
         simulated = " (simulated)" if self.simulated else ""
-        return f"{self.statistic} of {n} at {self.guarantee}: {shown}{simulated}"
+        return printable(f"{self.statistic} of {n} at {self.guarantee}: {estimates}{simulated}")
 
     def __repr__(self) -> str:
         return f"<Release {self}>"
@@ -163,21 +170,26 @@ class Release:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the release as JSON; the file appears whole or not at all."""
-        write_whole(_path(path), self.to_bytes())
+        write_whole(checked_path(path), self.to_bytes())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Release:
         """Read and check a release file; anything wrong with it is one clear sentence."""
-        return cls.from_bytes(_read(_path(path)), where=str(path))
+        file = checked_path(path)
+        return cls.from_bytes(read_file(file, largest=LARGEST_FILE, refuse=InvalidRelease), where=printable(path))
 
     @classmethod
     def from_bytes(cls, data: bytes, *, where: str = "this release") -> Release:
         if not isinstance(data, bytes | bytearray):
             raise InvalidRelease(f"{where} must be the bytes of a file, not a {type(data).__name__}.")
+        if len(data) > LARGEST_FILE:
+            raise InvalidRelease(f"{where} is larger than {LARGEST_FILE // 2**20} MB; that is no release.")
         try:
-            plain = json.loads(data.decode("utf-8"), parse_constant=_no_constant, object_pairs_hook=_no_repeats)
-        except (ValueError, RecursionError, MemoryError):
+            plain = read_json(bytes(data))
+        except (json.JSONDecodeError, UnicodeDecodeError, MemoryError):
             raise InvalidRelease(f"{where} is not a whole JSON file. Ask for it again.") from None
+        except ValueError as error:
+            raise InvalidRelease(f"{where} is not a whole JSON file: {error}. Ask for it again.") from None
         return cls.from_dict(plain, where=where)
 
     @classmethod
@@ -187,7 +199,7 @@ class Release:
             raise InvalidRelease(f"{where} is not a release: expected a JSON object.")
         if plain.get("format") != FORMAT:
             raise InvalidRelease(
-                f"{where} has format {plain.get('format')!r:.60}; this version reads {FORMAT!r}. "
+                f"{where} has format {shown(plain.get('format'))}; this version reads {FORMAT!r}. "
                 "A newer Noisewise may be needed."
             )
         try:
@@ -251,7 +263,7 @@ def write_whole(path: Path, data: bytes) -> None:
             raise
     except OSError as error:
         raise NoisewiseError(
-            f"Cannot write {str(path)!r}: {error.strerror}. A paid release is stored in its ledger; "
+            f"Cannot write {printable(path)!r}: {error.strerror}. A paid release is stored in its ledger; "
             "asking for it again is free."
         ) from None
 
@@ -289,6 +301,8 @@ def _from_form(cls: type[Release], form: ReleaseFile) -> Release:
 
 def _check(release: Release) -> None:
     """What must agree inside a release: kinds, lengths, and the range of counts."""
+    if not isinstance(release.value, tuple) or not all(type(entry) is int for entry in release.value):
+        raise InvalidRelease("The value of a release is a tuple of whole numbers of lattice steps.")
     law, statistic, size = release.law, release.statistic, len(release.value)
     if release.part is not None and not 0 <= release.part[0] < release.part[1] <= 1:
         raise InvalidRelease("The part of a release must satisfy 0 <= start < stop <= 1.")
@@ -362,30 +376,23 @@ def _digest(plain: Mapping[str, object]) -> str:
     return "sha256:" + hashlib.sha256(canonical(dict(plain))).hexdigest()
 
 
-def _path(path: object) -> Path:
-    if not isinstance(path, str | os.PathLike) or not str(path):
-        raise InvalidArgument(f"path = {path!r:.60} is not the path of a file.", argument="path")
-    return Path(path)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise InvalidRelease(f"{path} is larger than {LARGEST_FILE // 2**20} MB; that is no release.")
-        return path.read_bytes()
-    except OSError as error:
-        raise InvalidRelease(f"Cannot read {str(path)!r}: {error.strerror}.") from None
-
-
-def _no_constant(name: str) -> object:
-    raise ValueError(f"{name} is not a number")
-
-
-def _no_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    plain = dict(pairs)
-    if len(plain) != len(pairs):
-        raise ValueError("a key appears twice")
-    return plain
+def _in_steps(value: object) -> tuple[int, ...]:
+    """The noisy value of a new release; never quoted, for who knows where it comes from."""
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise InvalidArgument("value must list whole numbers of lattice steps, one for each component.",
+                              argument="value")  # fmt: skip
+    steps: list[int] = []
+    for entry in value:
+        if isinstance(entry, bool | np.bool_) or not isinstance(entry, Integral) or abs(int(entry)) >= LARGEST_VALUE:
+            raise InvalidArgument(
+                f"value[{len(steps)}] is not a whole number of lattice steps (below 2^100): a release holds integers k "
+                "that read k * law.step, divided by n for a mean. Publish records with make_release(table, plan, "
+                "ledger=...), or simulate with simulate(plan, ...): both draw on the lattice. A number in the units "
+                "of the data has lost its lattice and is no release.",
+                argument="value",
+            )
+        steps.append(int(entry))
+    return tuple(steps)
 
 
 def _first(error: Exception) -> str:

@@ -12,9 +12,11 @@ travels in every release, because every sensitivity and every likelihood depends
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
+from numbers import Integral
 from types import MappingProxyType
 
 from noisewise.errors import InvalidArgument, Unsupported
@@ -23,6 +25,8 @@ from noisewise.exact import fraction, integer
 Level = str | int
 LARGEST_N = 2**40
 LARGEST_BOUND = 1e30
+LARGEST_LEVELS = 100_000
+LONGEST_LEVEL = 200  # characters
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -52,32 +56,55 @@ class Levels:
     """A categorical column with a public list of levels; inside the program a level is its index."""
 
     levels: tuple[Level, ...]
+    _places: dict[str, int] = field(repr=False, compare=False)
 
     def __init__(self, levels: Sequence[Level]) -> None:
         if isinstance(levels, str) or not isinstance(levels, Sequence):
             raise InvalidArgument("levels must be a list such as ['north', 'south'].", argument="levels")
-        for level in levels:
-            if isinstance(level, bool) or not isinstance(level, str | int) or len(str(level)) > 200:
-                raise InvalidArgument(f"levels must be texts or whole numbers, not {level!r:.60}.", argument="levels")
-        if len(levels) < 2 or len({str(level) for level in levels}) != len(levels):
+        if len(levels) > LARGEST_LEVELS:
+            raise InvalidArgument(
+                f"levels lists {len(levels)} values, more than {LARGEST_LEVELS}; group them into coarser ones.",
+                argument="levels",
+            )
+        places = {str(checked_level(level, "levels")): k for k, level in enumerate(levels)}
+        if len(levels) < 2 or len(places) != len(levels):
             raise InvalidArgument("levels must list at least two different values.", argument="levels")
         object.__setattr__(self, "levels", tuple(levels))
+        object.__setattr__(self, "_places", places)
 
     def __len__(self) -> int:
         return len(self.levels)
 
     def index(self, level: object) -> int:
         """The position of a level, by value or by its text."""
-        for position, known in enumerate(self.levels):
-            if not isinstance(level, bool) and str(known) == str(level):
-                return position
-        raise InvalidArgument(f"{level!r:.60} is not one of the levels {list(self.levels)!r:.200}.", argument="level")
+        known: object = level
+        if not isinstance(level, bool | str) and isinstance(level, Integral):  # NumPy's whole numbers, too
+            known = operator.index(level)
+        place = self._places.get(str(checked_level(known, "level")))
+        if place is None:
+            raise InvalidArgument(
+                f"{level!r:.60} is not one of the levels {list(self.levels[:20])!r:.200}.", argument="level"
+            )
+        return place
 
     def to_dict(self) -> dict[str, object]:
         return {"levels": list(self.levels)}
 
     def __repr__(self) -> str:
         return f"Levels({list(self.levels)!r})"
+
+
+def checked_level(level: object, argument: str) -> Level:
+    """A level as a text or a whole number of bounded length; its digits are counted without writing them out."""
+    if isinstance(level, bool) or not isinstance(level, str | int):
+        raise InvalidArgument(
+            f"{argument} = {level!r:.60} cannot be used: a level is a text or a whole number.", argument=argument
+        )
+    if len(level) > LONGEST_LEVEL if isinstance(level, str) else abs(level) >= 10 ** (LONGEST_LEVEL - 1):
+        raise InvalidArgument(
+            f"{argument}: a level may have at most {LONGEST_LEVEL} characters, and one is longer.", argument=argument
+        )
+    return level
 
 
 Column = Bounded | Levels

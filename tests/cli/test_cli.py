@@ -6,6 +6,7 @@ this process, to save starting Python a hundred times.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -267,8 +268,26 @@ def test_a_new_ledger_needs_a_limit_and_an_old_one_keeps_its_own(run: Run, home:
         assert ledger.remaining() is None
 
 
-def test_a_release_that_cannot_be_written_is_paid_once_and_comes_again_for_free(run: Run, home: Path) -> None:
-    assert_refused(run(*release(home, out="no/such/folder.json")), "asking for it again is free")
+@pytest.mark.parametrize("out", ["no/such/folder.json", ".", "/proc/release.json"])
+def test_where_a_release_cannot_be_written_nothing_is_paid(run: Run, home: Path, out: str) -> None:
+    assert_refused(run(*release(home, out=out)), "--out", "Nothing was computed or spent")
+    assert not (home / "incomes.ledger").exists()
+
+
+def test_a_release_whose_writing_fails_all_the_same_is_paid_once_and_comes_again_for_free(
+    home: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from noisewise.cli.actions import publish
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.chdir(home)
+    places = map(Path, ("income.toml", "incomes.csv", "incomes.ledger", "income.release.json"))
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", full)
+        with pytest.raises(nw.NoisewiseError, match="asking for it again is free"):
+            publish(*places, dry_run=False)
     assert spent(home) == nw.PureDP("1.5")
     done = run(*release(home))
     assert done.returncode == 0
@@ -369,7 +388,18 @@ def test_the_program_has_no_secrets_in_its_help(run: Run) -> None:
         assert str(Path.home()) not in done.stdout
 
 
-@pytest.mark.parametrize("target", ["income.toml", "incomes.csv", "./incomes.csv", "incomes.ledger"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        "income.toml",
+        "incomes.csv",
+        "./incomes.csv",
+        "incomes.ledger",
+        "incomes.ledger-journal",
+        "./incomes.ledger-wal",
+        "incomes.ledger-shm",
+    ],
+)
 def test_a_release_never_overwrites_what_it_was_made_from(
     home: Path, run: Callable[..., subprocess.CompletedProcess[str]], target: str
 ) -> None:

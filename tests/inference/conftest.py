@@ -19,6 +19,7 @@ from noisewise.inference.kernels.averaged import Averaged
 from noisewise.inference.kernels.averaged_records import AveragedRecords
 from noisewise.inference.kernels.averaged_sequential import AveragedSequential
 from noisewise.inference.kernels.correlated import Correlated
+from noisewise.inference.kernels.leaping_slice import LeapingSlice
 from noisewise.inference.kernels.metropolis import Metropolis
 from noisewise.inference.kernels.pseudo_marginal import PseudoMarginal
 from noisewise.inference.kernels.slice import Slice
@@ -279,6 +280,7 @@ def local_answers(rng, n=30, theta=2.0, scale=0.8):
 BATCH_KERNELS = {
     "mh": lambda _: Metropolis,
     "slice": lambda _: Slice,
+    "slice with leaps": lambda _: LeapingSlice,
     "mh-within-gibbs": lambda model: partial(WithinGibbs, latent=model.latent),
     "pmmh": lambda model: partial(PseudoMarginal, latent=model.latent, n_particles=10),
     "pmmh from f alone": lambda model: partial(PseudoMarginal, latent=model.latent, n_particles=10, share=1.0),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
+import noisewise as nw
 from noisewise.errors import InvalidArgument, NoisewiseError
 from noisewise.inference.density import Density
 from noisewise.inference.exact import exact
@@ -74,7 +75,7 @@ def test_known_posteriors_of_a_variance_to_four_digits(rng, likelihood, known):
     low = 0.05 if likelihood is by_inversion else 0.0
     found = exact(rng, target_of(likelihood, theta=stats.uniform(low, 10 - low)), chains=2, draws=500)
     assert found.moments["theta"] == pytest.approx(known, abs=6e-5)
-    assert str(found.verdict) == "Exact: 1000 independent draws by quadrature."
+    assert str(found.verdict) == "Computed by quadrature: 1000 independent draws."
 
 
 @pytest.mark.parametrize(
@@ -447,3 +448,49 @@ def test_progress_is_told(rng):
         seen = []
         exact(rng, target, chains=2, draws=400, progress=lambda done, total: seen.append((done, total)))  # noqa: B023
         assert seen[-1][0] == seen[-1][1]
+
+
+def test_a_density_too_rough_for_quadrature_is_sampled_with_its_help(rng):
+    """Noise in the density itself, the same at the same place: no quadrature settles, a sampler does not mind."""
+
+    def rough(a):
+        return -0.5 * (a - 1) ** 2 / 0.04 + 0.5 * np.sin(1e9 * a)
+
+    found = exact(rng, target_of(rough, a=stats.norm()), chains=4, draws=500, warmup=200)
+    assert "independence sampler on the quadrature" in found.how
+    assert "too rough for quadrature" in str(found.verdict)
+    assert "use method" not in str(found.verdict)
+    assert found.verdict.is_converged
+    mean, sd = 1 / 1.04, math.sqrt(0.04 / 1.04)
+    assert_means([found.positions[:, :, 0].ravel()], [mean], [sd], [found.verdict.smallest_ess / 2])
+
+
+def test_what_a_line_proposes_is_told_with_its_own_density(rng):
+    """Importance sampling of 1: the mean of density over proposal is 1 where the proposal's density is right."""
+    line = on_the_line(rng, target_of(lambda a: -np.abs(a - 1) / 0.1, a=stats.norm()))
+    x, log_proposal = line.propose(rng, 40_000)
+    width = 1e-3
+    truth = np.log((line.cdf(x[:, 0] + width) - line.cdf(x[:, 0] - width)) / (2 * width))
+    weight = np.exp(truth - log_proposal)
+    assert abs(weight.mean() - 1) < SIGMAS * weight.std() / 200 + 1e-3
+    assert weight.max() < 1 / 0.9 + 0.05
+
+
+def test_a_long_posterior_of_three_parameters_is_leapt_along(rng):
+    """One sum of three unknowns with wide priors: a slice alone creeps along the plane that it leaves."""
+    target = target_of(
+        lambda a, b, c: stats.norm.logpdf(a + b + c, 3.0, 3.0), a=stats.cauchy(), b=stats.t(2), c=stats.norm(0, 5)
+    )
+    found = exact(rng, target, chains=4, draws=500, warmup=300)
+    assert found.verdict.is_converged
+
+
+@pytest.mark.parametrize("unknown_sd", [False, True])
+def test_a_release_beyond_all_noise_is_refused_in_a_sentence(rng, unknown_sd):
+    schema = nw.Schema({"x": nw.Bounded(0, 1)}, n=1000, neighbours="change-one")
+    plan = nw.plan(nw.Mean(nw.column("x")), schema, guarantee=nw.PureDP(1))
+    value = int(1e20 * 1000 / float(plan.law.step[0]))
+    release = nw.Release.of(plan, [value], dataset="d", ledger_head=None, simulated=True)
+    sd = stats.halfnorm(scale=0.2) if unknown_sd else 0.1
+    with pytest.raises(NoisewiseError, match="noise of the declared law does not reach"):
+        nw.infer(release, nw.Normal(mean=stats.norm(0.5, 0.2), sd=sd), seed=1, progress=False)

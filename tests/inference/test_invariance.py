@@ -37,6 +37,7 @@ from noisewise.inference.kernels.averaged import Averaged
 from noisewise.inference.kernels.averaged_records import AveragedRecords
 from noisewise.inference.kernels.averaged_sequential import AveragedSequential
 from noisewise.inference.kernels.correlated import Correlated
+from noisewise.inference.kernels.leaping_slice import LeapingSlice
 from noisewise.inference.kernels.metropolis import Metropolis
 from noisewise.inference.kernels.pseudo_marginal import PseudoMarginal, PseudoMarginalState, log_estimate, own_particles
 from noisewise.inference.kernels.slice import Slice
@@ -96,6 +97,9 @@ class BatchAlong(Batch):
     def log_likelihood(self, position):
         mean, tau = np.exp(position[:, 0]), np.exp(position[:, 0]) / math.sqrt(N)
         return log_normal_laplace((position[:, 1] - mean) / tau, tau / NOISE)
+
+    def draw_prior(self, rng, count):
+        return np.hstack([rng.standard_normal((count, 1)), self.y])
 
 
 def log_normal_laplace(z, r):
@@ -167,7 +171,7 @@ def state_at(rng, model, kernel, position, hidden):
             return kernel.init(rng, position)._replace(u=hidden)
         case AveragedRecords() | AveragedSequential():
             return kernel.init(rng, position)._replace(z=hidden)
-        case Slice():
+        case Slice() | LeapingSlice():
             return kernel.init(rng, np.hstack([position, model.y]))
     return kernel.init(rng, position)
 
@@ -221,6 +225,7 @@ def p_value(rng, model, make_kernel):
 KERNELS = {
     "mh": (Batch(), lambda model: Metropolis(model, WALK)),
     "slice": (BatchAlong(), lambda model: Slice(model, ALONG_FIRST)),
+    "slice with leaps": (BatchAlong(), lambda model: LeapingSlice(model, ALONG_FIRST)),
     "mh-within-gibbs": (Batch(), lambda model: WithinGibbs(model, WALK, model)),
     "pmmh": (Batch(), lambda model: PseudoMarginal(model, WALK, model, n_particles=5)),
     "pmmh from f alone": (Batch(), lambda model: PseudoMarginal(model, WALK, model, n_particles=5, share=1.0)),

@@ -36,13 +36,16 @@ def median(value: float, dataset: str) -> nw.Release:
     [
         (made(nw.Mean(X)), MEAN, "exact law of the sum over 100 records", True),
         (made(nw.Mean(X), n=10_000), MEAN, "central limit theorem", False),
-        (made(nw.Mean(X, X**2), estimate=[0.5, 2]), BOTH, "2 sums are jointly normal", False),
-        (made(nw.Mean(X, X**2), nw.GaussianDP(1), [0.5, 2]), BOTH, "Gaussian noise", False),
+        (made(nw.Mean(X, X**2), estimate=[0.5, 2]), BOTH, "exact joint law of the 2 sums over 100 records", True),
+        (made(nw.Mean(X), estimate=[0.5]), BOTH, "exact joint law of the sum over 100 records", True),
+        (made(nw.Mean(X, X**2), estimate=[0.5, 2], n=5000), BOTH, "2 sums are jointly normal", False),
+        (made(nw.Mean(X, X**2), nw.GaussianDP(1), [0.5, 2], n=5000), BOTH, "Gaussian noise", False),
+        (made(nw.Mean(X, X**2, abs(X), X.clip(0, 1)), estimate=[0.5, 2, 1, 0.6]), BOTH, "where the release is", False),
         (made(nw.Count(X.between(0, 1)), estimate=[30]), MEAN, "binomial", True),
         (made(nw.Histogram("x", edges=[0, 1]), estimate=[50, 30, 20]), MEAN, "multinomial", True),
         (median(0.4, "a"), MEAN, "bank", True),
     ],
-    ids=["scalar", "large-n", "vector", "gaussian", "count", "table", "median"],
+    ids=["scalar", "large-n", "vector", "two-unknowns", "large-vector", "gaussian", "four", "count", "table", "median"],
 )
 def test_the_law_is_chosen_by_structure_and_says_so(release, population, words, is_exact) -> None:
     likelihood = joint_likelihood([release], population)
@@ -112,6 +115,25 @@ def test_overlapping_parts_are_refused_with_the_reason() -> None:
         joint_likelihood([parts[0], made(nw.Mean(X))], MEAN)
 
 
+def test_parts_by_key_need_a_number_of_records_each() -> None:
+    """One n for two halves would read each half's sum as that of everybody."""
+    private = nw.Schema(schema().columns, n_max=1000, neighbours="add-remove")
+    halves = [
+        release_of(nw.Sum(X), private, nw.PureDP(1), [v], part=p)
+        for v, p in ((20.0, (0, Fraction(1, 2))), (24.0, (Fraction(1, 2), 1)))
+    ]
+    assert [release.schema.n_max for release in halves] == [1000, 1000], "how many hash into a part is private"
+    with pytest.raises(nw.InvalidArgument, match=r"different parts .*n=\[2000, 2000\]") as caught:
+        joint_likelihood(halves, MEAN, n=100)
+    assert caught.value.argument == "n"
+    theta = {"mean": np.linspace(-1, 2, 7)}
+    apart = sum(
+        joint_likelihood([half], MEAN, n=size).log_likelihood(theta)
+        for half, size in zip(halves, (45, 55), strict=True)
+    )
+    assert joint_likelihood(halves, MEAN, n=[45, 55]).log_likelihood(theta) == pytest.approx(apart)
+
+
 def test_local_answers_do_not_join_with_other_releases_of_the_same_records() -> None:
     plan = nw.plan(nw.Records(X), schema(3), guarantee=nw.PureDP(1))
     local = nw.Release.of(plan, [0, 1, 2], dataset="made", ledger_head=None, simulated=True)
@@ -143,9 +165,14 @@ def test_several_columns_of_the_same_records_are_stacked() -> None:
     likelihood = joint_likelihood(releases, population)
     assert len(likelihood.groups) == 1
     theta = {"x.mean": np.array([0.4]), "z.rate": np.array([0.6])}
-    alone = [joint_likelihood([release], population, likelihood="clt") for release in releases]
-    apart = sum(one.log_likelihood(theta) for one in alone)
-    assert likelihood.log_likelihood(theta) == pytest.approx(apart, abs=1e-6)
+    normal = [joint_likelihood([release], population, likelihood="clt").log_likelihood(theta) for release in releases]
+    together = joint_likelihood(releases, population, likelihood="clt").log_likelihood(theta)
+    assert together == pytest.approx(sum(normal), abs=1e-6)
+    closed = joint_likelihood(releases[1:], population)
+    assert "closed" in closed.because
+    # 900 records of x are as good as normal; those of z are not, 3 sds out.
+    assert likelihood.log_likelihood(theta) == pytest.approx(normal[0] + closed.log_likelihood(theta), abs=2e-3)
+    assert abs(normal[1] - closed.log_likelihood(theta)) > 0.1
 
 
 def test_quantiles_set_bounds_and_are_not_learnt_from() -> None:

@@ -188,7 +188,7 @@ def test_every_question_a_survey_asks_keeps_the_survey_s_guarantee_and_can_be_an
         assert query.guarantee == guarantee
         assert exact_loss(query.plan()).holds
         assert survey.answer(
-            nw.respond(nw.Query.from_dict(json.loads(json.dumps(query.to_dict()))), rng.normal(50, 20))
+            nw.respond(nw.Query.from_dict(json.loads(json.dumps(query.to_dict()))), rng.normal(50, 20), cap=guarantee)
         )
     assert survey.answers == 12
 

@@ -19,9 +19,11 @@ from noisewise.populations.cleaned import (
     row_moments,
     sample_records,
 )
+from noisewise.populations.nodes import quadrature_nodes
 from noisewise.populations.population import (
     Bernoulli,
     Categorical,
+    Exponential,
     Gamma,
     Joint,
     LocationScale,
@@ -384,3 +386,23 @@ def test_counts_from_base_draws_are_clamped_quantiles() -> None:
         bounded = nw.Schema({"x": nw.Bounded(low, high)}, n=5, neighbours="change-one")
         made = records_from_base(nw.Poisson(rate=stats.gamma(2)), bounded, {"x": u}, {"rate": rates}, "x")["x"]
         assert np.array_equal(made, np.clip(stats.poisson.ppf(u, rates[:, None]), low, high))
+
+
+def test_laws_almost_wholly_outside_may_have_kinks_of_their_own(rng: np.random.Generator) -> None:
+    """Panels that shrink towards the bounds joined to kinks with one row for each theta: their rows did not match."""
+    rates = np.array([2e-10, 1.0, 30.0, 200.0])
+    kinks = np.sort(rng.uniform(0.1, 2.7, (4, 3)), axis=1)
+    population = Exponential(rate=stats.gamma(2))
+    for low in (0.0, 0.1):  # of the steepest, e^-20 lies above the second
+        nodes = quadrature_nodes(population, Bounded(low, 2.7), "refuse", {"rate": rates}, kinks)
+        assert nodes.x.shape[0] == 4
+        np.testing.assert_allclose(nodes.weight.sum(axis=1), 1)
+        for rate, found in zip(rates, nodes.mean(np.sqrt(nodes.x)), strict=True):
+            pieces = np.minimum(np.array([0, 0.01, 0.1, 0.3, 1, 10]) / rate, 2.7 - low)
+
+            def integral(power: float, rate: float = rate, pieces: Any = pieces, low: float = low) -> float:
+                parts = itertools.pairwise(pieces if rate > 10 else (0.0, 2.7 - low))
+                whole = [*parts, (pieces[-1], min(60 / rate, 2.7 - low))] if rate > 10 else list(parts)
+                return sum(integrate.quad(lambda t: (low + t) ** power * np.exp(-rate * t), a, b)[0] for a, b in whole)
+
+            assert found == pytest.approx(integral(0.5) / integral(0.0), rel=1e-6)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noisewise.errors import Incomparable, InvalidArgument
-from noisewise.privacy.accounting import Charge, compose, fits, parallel_total, remaining
+from noisewise.privacy.accounting import Charge, compose, fits, for_two_records, parallel_total, remaining
 from noisewise.privacy.guarantee import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP
 
 LIMIT = ApproxDP(1, "1e-6")
@@ -229,3 +229,33 @@ def _true_epsilon(parts, delta):
             one = pld.from_privacy_parameters(law, value_discretization_interval=1e-4)
         total = total.compose(one.self_compose(count))
     return float(total.get_epsilon_for_delta(delta))
+
+
+def test_two_records_together_cost_what_moving_twice_as_far_costs():
+    """Laplace and Gaussian noise on a sum of sensitivity 1, asked at distance 2: the charge is met, not exceeded."""
+    assert for_two_records(PureDP("1/3")) == PureDP("2/3")  # max log-ratio d/b, b = 1/epsilon
+    assert for_two_records(ZeroConcentratedDP("1/3")) == ZeroConcentratedDP("4/3")  # d^2/(2 sigma^2)
+    assert for_two_records(GaussianDP("1/3")) == GaussianDP("2/3")  # d/sigma
+
+
+@given(epsilon=st.floats(0.01, 5), delta=st.floats(1e-9, 1e-3), least=st.floats(1e-9, 1e-3))
+def test_two_records_together_cost_the_worst_that_an_approximate_promise_allows(epsilon, delta, least):
+    """Three coins in a row, each as far from the next as (epsilon, delta) allows, meet the bound at 2 epsilon."""
+    chain = [least]
+    for _ in range(2):
+        chain.append(math.exp(epsilon) * chain[-1] + delta)
+    if chain[-1] > 1 / 2:
+        return
+    total = for_two_records(ApproxDP(epsilon, delta))
+    assert total.epsilon == 2 * ApproxDP(epsilon, delta).epsilon
+    needed = chain[2] - math.exp(2 * epsilon) * chain[0]
+    slack = 1e-12 * chain[2]  # of the floats here
+    assert needed - slack <= float(total.delta) <= needed * (1 + 1e-11) + slack
+
+
+def test_a_promise_that_leaves_no_delta_for_two_records_is_refused():
+    for guarantee in (ApproxDP(20, "1e-6"), ApproxDP(10**6, "1e-100")):
+        with pytest.raises(Incomparable, match="two records"):
+            for_two_records(guarantee)
+    with pytest.raises(Incomparable, match="two records"):
+        for_two_records("epsilon")

@@ -9,8 +9,7 @@ import math
 
 import numpy as np
 import pytest
-from regression_worlds import draw_world, uniforms
-from scipy import stats
+from regression_worlds import draw_world, smallest_p_value, uniforms
 
 from noisewise.regression.methods import automatic, method_named
 
@@ -30,18 +29,6 @@ def ranks(rng, trials, lengths=LENGTHS, **options):
         fit = method_named(name).run(world.problem, rng, chains=1, draws=draws, warmup=warmup)
         found.append(uniforms(rng, world, fit))
     return np.array(found)
-
-
-def smallest_p_value(u):
-    """Over all tests and unknowns, times their number."""
-    squares = np.sum(stats.norm.ppf(u) ** 2, axis=0)
-    found = [*(2 * np.minimum(stats.chi2.cdf(squares, len(u)), stats.chi2.sf(squares, len(u))))]
-    for column in u.T:
-        found.append(stats.kstest(column, "uniform").pvalue)
-        for level in (0.5, 0.9, 0.95):
-            inside = int(np.sum(np.abs(column - 0.5) <= level / 2))
-            found.append(stats.binomtest(inside, len(u), level).pvalue)
-    return min(1.0, len(found) * min(found))
 
 
 @pytest.mark.slow

@@ -175,7 +175,7 @@ def test_chains_that_have_not_mixed_are_run_longer_and_thinned(monkeypatch: pyte
     lengths = []
 
     class Creeping:
-        runs_longer, models_shortening = True, True
+        runs_longer, models_shortening, models_conditions = True, True, True
 
         @staticmethod
         def run(given: Problem, rng: np.random.Generator, *, chains: int, draws: int, warmup: int, **_: Any) -> Fit:

@@ -117,17 +117,18 @@ def test_different_rows_of_the_same_records_are_refused(changes: dict[str, Any])
         observed([release(moments(parts=["xx", "xy"])), release(moments(parts=["yy"], **changes))])
 
 
-def test_under_add_remove_n_is_stated_and_a_contradicting_count_is_mentioned() -> None:
+def test_under_add_remove_n_is_stated_and_a_contradicting_count_is_refused() -> None:
     schema = health_schema(None)
     made = nw.plan(moments(), schema, guarantee=nw.PureDP(1000))
     one = exact_release(made, records(np.random.default_rng([SEED, 1]), N), dataset="a")
     with pytest.raises(InvalidArgument, match="private"):
         observed(one)
-    right, wrong = observed(one, n=N), observed(one, n=10 * N)
+    right = observed(one, n=N)
     assert right.holders[0].n == N
     assert (0, 0) not in [tuple(pair) for pair in right.holders[0].pairs]
-    assert not right.notes
-    assert "the noisy count is 60" in wrong.notes[0]
+    assert not right.warnings
+    with pytest.raises(InvalidArgument, match="but the noisy count of the same records is 60, with a noise sd of"):
+        observed(one, n=10 * N)
 
 
 def test_a_smallest_eigenvalue_belongs_to_the_moments_of_its_records() -> None:

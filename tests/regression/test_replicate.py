@@ -186,17 +186,26 @@ def records(rng: np.random.Generator, n: int, *, bend: float = 0.0) -> dict[str,
     return {"a": a, "b": b, "y": y + bend * (a**2 - 1)}
 
 
-def test_the_check_is_calm_where_the_model_holds_and_surprised_where_n_is_not_what_was_said() -> None:
+def test_one_set_of_moments_cannot_check_a_regression_and_several_can() -> None:
     rng = np.random.default_rng([SEED, 8])
     made = plan(n=500)
     one = noisy_release(made, records(rng, 500), rng, dataset="a")
     found = nw.infer(one, nw.LinearRegression(["a", "b"], "y"), **SHORT)
     assert not found.check.is_surprising
-    # The same release with a count that is wrong by a factor of three: no normal rows fit sums and squares at once.
-    made = plan(n=500, neighbours="add-remove")
-    one = noisy_release(made, records(rng, 500), rng, dataset="a")
-    found = nw.infer(one, nw.LinearRegression(["a", "b"], "y"), n=1500, **SHORT)
-    assert found.check.is_surprising
+    # Three coefficients, the noise, two means, three covariances; and nine sums, besides n.
+    assert str(found.check).startswith("The population cannot be checked by this release: it tells 9 numbers for 9 unk")
+    other = noisy_release(made, records(rng, 500), rng, dataset="b")
+    both = nw.infer([one, other], nw.LinearRegression(["a", "b"], "y"), **SHORT)
+    assert both.check.is_checkable
+    assert not both.check.is_surprising
+    assert "compares the parts with each other" in str(both.check) or both.check.overall < 0.05
+
+
+def test_an_n_that_is_not_what_was_said_is_refused_by_the_noisy_count() -> None:
+    rng = np.random.default_rng([SEED, 9])
+    one = noisy_release(plan(n=500, neighbours="add-remove"), records(rng, 500), rng, dataset="a")
+    with pytest.raises(InvalidArgument, match="n = 1500 was stated, but the noisy count"):
+        nw.infer(one, nw.LinearRegression(["a", "b"], "y"), n=1500, **SHORT)
 
 
 def test_a_method_without_covariates_says_why_there_is_no_check() -> None:

@@ -110,3 +110,15 @@ def uniforms(rng, world, fit, keep=99):
     draws = draws.reshape(-1, len(truth))
     draws = draws[:: max(1, len(draws) // keep)][:keep]
     return (np.sum(draws < truth, axis=0) + rng.random(len(truth))) / (len(draws) + 1)
+
+
+def smallest_p_value(u):
+    """Of uniforms (trials, unknowns): the smallest over tests of rank, spread and coverage, times their number."""
+    squares = np.sum(stats.norm.ppf(u) ** 2, axis=0)
+    found = [*(2 * np.minimum(stats.chi2.cdf(squares, len(u)), stats.chi2.sf(squares, len(u))))]
+    for column in u.T:
+        found.append(stats.kstest(column, "uniform").pvalue)
+        for level in (0.5, 0.9, 0.95):
+            inside = int(np.sum(np.abs(column - 0.5) <= level / 2))
+            found.append(stats.binomtest(inside, len(u), level).pvalue)
+    return min(1.0, len(found) * min(found))

@@ -16,7 +16,7 @@ from itertools import count as numbers
 from pathlib import Path
 
 import noisewise as nw
-from noisewise.errors import BudgetExceeded
+from noisewise.errors import BudgetExceeded, LedgerError
 
 SCHEMA = nw.Schema({"x": nw.Bounded(0, 1)}, n=50, neighbours="change-one")
 LIMIT = nw.PureDP(10)
@@ -40,6 +40,20 @@ def release(folder: Path, plan: nw.Plan, table: nw.Table) -> None:
         show("refused")
 
 
+def release_by_relation(folder: Path, name: str, count: int) -> None:
+    """Processes of even number release under change-one, the others under add-remove, from one new ledger."""
+    schema = SCHEMA if int(name) % 2 == 0 else nw.Schema(SCHEMA.columns, n_max=60, neighbours="add-remove")
+    table = nw.Table.read(folder / "people.csv", schema)
+    ledger = nw.Ledger.open(folder / "shared.ledger", LIMIT)
+    for number in range(count):
+        guarantee = nw.PureDP(Fraction(1, 100 + 10 * int(name) + number))
+        try:
+            made = nw.make_release(table, nw.plan(nw.Sum("x"), schema, guarantee=guarantee), ledger=ledger)
+            show(made.schema.neighbours)
+        except LedgerError:
+            show("refused")
+
+
 def main() -> None:
     act, folder, name, count = sys.argv[1], Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
     table = nw.Table.read(folder / "people.csv", SCHEMA)
@@ -48,6 +62,8 @@ def main() -> None:
     if act == "spend":
         for number in range(count):
             release(folder, plan_of(name, number), table)
+    elif act == "relate":
+        release_by_relation(folder, name, count)
     elif act == "repeat":
         for _ in range(count):
             release(folder, plan_of("0", 0), table)

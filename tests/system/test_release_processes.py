@@ -56,6 +56,15 @@ def together(act: str, folder: Path, *, n_processes: int, count: int) -> list[st
     return shown
 
 
+def test_processes_that_disagree_on_the_relation_never_both_sell(folder: Path) -> None:
+    shown = together("relate", folder, n_processes=4, count=3)
+    with nw.Ledger.open(folder / "shared.ledger") as ledger:
+        assert ledger.neighbours is not None
+        assert sorted(shown) == sorted(["refused"] * 6 + [ledger.neighbours] * 6)
+        assert len(ledger.releases()) == 6
+        ledger.check()
+
+
 def test_three_processes_release_exactly_the_limit(folder: Path) -> None:
     shown = together("spend", folder, n_processes=3, count=5)
     releases = [nw.Release.from_dict(json.loads(line)) for line in shown if line != "refused"]

@@ -4,19 +4,63 @@ from __future__ import annotations
 
 import json as json_format
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table as Grid
+from rich.text import Text
 
 from noisewise.cli.spec import Spec
 from noisewise.errors import InvalidSpec
+from noisewise.files import checked_place, checked_plot
 from noisewise.plan import Plan
+from noisewise.printable import printable, printable_lines
+from noisewise.release import write_whole
 
-console = Console(highlight=False, soft_wrap=True)
+
+class PlainConsole(Console):
+    """Prints what others named without obeying it: no control characters, whoever wrote the file."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        super().print(*(printable_lines(one) if isinstance(one, str) else one for one in objects), **options)
+
+
+console = PlainConsole(highlight=False, soft_wrap=True)
+
+
+def cell(text: object) -> Text:
+    """A table's cell: one line, and no markup in it."""
+    return Text(printable(text))
+
+
+def check_outputs(*, json: Path | None = None, plot: Path | None = None) -> None:
+    """Whether what was asked for can be written: known before anything is read, paid or computed."""
+    if json is not None:
+        checked_place(json, "--json")
+    if plot is not None:
+        checked_plot(plot, "--plot")
+
+
+def check_release_options(spec: Path, data: Path | None, ledger: Path | None, out: Path | None) -> None:
+    """The options of a release are all there, and its file can be written: known before anything is paid."""
+    missing = [name for name, value in (("--data", data), ("--ledger", ledger), ("--out", out)) if value is None]
+    if missing or data is None or ledger is None or out is None:
+        raise InvalidSpec(f"Give {', '.join(missing)} (or --dry-run). Nothing was spent.", where="options")
+    account = ledger.resolve()
+    journals = [account.with_name(account.name + end) for end in ("-journal", "-wal", "-shm")]  # SQLite's own
+    if out.resolve() in {spec.resolve(), data.resolve(), account, *journals}:
+        raise InvalidSpec(
+            "--out would overwrite the spec, the records, the ledger or its journal. Give another name. "
+            "Nothing was spent.",
+            where="--out",
+        )
+    checked_place(out, "--out")
 
 
 def publish(spec: Path, data: Path | None, ledger: Path | None, out: Path | None, *, dry_run: bool) -> None:
     """noisewise release"""
+    if not dry_run:
+        check_release_options(spec, data, ledger, out)
     read = Spec.read(spec)
     plan = read.plan()
     console.print(plan.describe(), markup=False)
@@ -28,13 +72,10 @@ def publish(spec: Path, data: Path | None, ledger: Path | None, out: Path | None
 
 def release_by(read: Spec, plan: Plan, data: Path | None, ledger: Path | None, out: Path | None) -> None:
     """Check the records, pay from the ledger, write the release, and say so."""
-    missing = [name for name, value in (("--data", data), ("--ledger", ledger), ("--out", out)) if value is None]
-    if missing or data is None or ledger is None or out is None:
-        raise InvalidSpec(f"Give {', '.join(missing)} (or --dry-run). Nothing was spent.", where="options")
-    if out.resolve() in {path.resolve() for path in (read.path, data, ledger)}:
-        raise InvalidSpec(
-            "--out would overwrite the spec, the records or the ledger. Nothing was spent.", where="--out"
-        )
+    check_release_options(read.path, data, ledger, out)
+    assert data is not None
+    assert ledger is not None
+    assert out is not None
     from noisewise.holder.curator import make_release
     from noisewise.holder.ledger import Ledger
     from noisewise.holder.table import Table
@@ -76,7 +117,7 @@ def show_ledger(ledger: Path) -> None:
             grid.add_row(
                 str(entry.sequence),
                 f"{entry.when:%Y-%m-%d %H:%M}",
-                entry.kind if release is None else str(release.statistic),
+                cell(entry.kind if release is None else release.statistic),
                 "" if entry.guarantee is None else str(entry.guarantee),
                 "" if release is None else "all" if entry.part is None else f"{entry.part[0]} to {entry.part[1]}",
                 "" if release is None else release.hash.removeprefix("sha256:")[:8],
@@ -99,10 +140,11 @@ def run_audit(mechanism: str | None, runs: int, json: Path | None) -> None:
     """noisewise audit"""
     from noisewise.audit.run import audit, table_of
 
+    check_outputs(json=json)
     rows = audit(mechanism, runs=runs, progress=console)
     console.print(table_of(rows))
     if json is not None:
-        json.write_text(json_format.dumps([row.to_dict() for row in rows], indent=1) + "\n", "utf-8")
+        write_whole(json, (json_format.dumps([row.to_dict() for row in rows], indent=1) + "\n").encode())
     if not all(row.is_sound for row in rows):
         raise SystemExit(1)
 

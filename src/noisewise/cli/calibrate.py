@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from noisewise.cli.actions import console
+from noisewise.cli.actions import check_outputs, console
 from noisewise.cli.spec import Spec
 from noisewise.evaluate.calibration import Calibration, calibrate
 from noisewise.plan import Plan
 from noisewise.release import write_whole
-from noisewise.studies.study import checked_place, checked_plot
 
 
 def calibrate_spec(
@@ -30,15 +29,12 @@ def calibrate_spec(
     quiet: bool,
 ) -> None:
     """Calibrate the releases of a spec together, or each of its candidates; exit 1 where one is not calibrated."""
+    check_outputs(json=json, plot=plot)
     read = Spec.read(spec)
     population = read.population()
     groups = [read.plans()] if "release" in read.sections or not read.candidates() else [
         (candidate,) for candidate in read.candidates()
     ]  # fmt: skip
-    if json is not None:
-        checked_place(json)
-    if plot is not None:
-        checked_plot(plot)
     found = []
     for plans in groups:
         found.append(

@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from noisewise.cli.actions import console
+from noisewise.cli.actions import check_outputs, console
 from noisewise.cli.spec import Spec
 from noisewise.design.choice import Choice, choose
 from noisewise.errors import InvalidSpec
 from noisewise.plan import Plan, plan
 from noisewise.release import write_whole
-from noisewise.studies.study import checked_place, checked_plot
 
 
 def choose_candidates(
@@ -31,16 +30,13 @@ def choose_candidates(
     plot: Path | None,
 ) -> None:
     """Rank the candidates of a spec under its population; print the table and the winner's section."""
+    check_outputs(json=json, plot=plot)
     read = Spec.read(spec)
     candidates = read.candidates()
     if not candidates:
         raise InvalidSpec(f"{spec} needs [[candidates]], each with statistic = ... and guarantee = ... .",
                           where="candidates")  # fmt: skip
     population = read.population()
-    if json is not None:
-        checked_place(json)
-    if plot is not None:
-        checked_plot(plot)
     found = choose(
         candidates, population, score=score, at=_values(at), likelihood=likelihood, seed=seed, n=n, delta=delta,
         despite_guarantees=despite_guarantees,

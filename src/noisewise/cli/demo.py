@@ -15,6 +15,7 @@ from noisewise.cli.actions import console
 from noisewise.cli.infer import naive_posterior
 from noisewise.cli.spec import Spec
 from noisewise.errors import InvalidSpec
+from noisewise.files import checked_folder
 from noisewise.report.page import Section, page
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def run(out: Path) -> None:
     from noisewise.report.words import describe_release
     from noisewise.statistics import Median, column
 
+    checked_folder(out, "--out")
     out.mkdir(parents=True, exist_ok=True)
     if any(out.iterdir()) and not (out / MARK).exists():
         raise InvalidSpec(f"{str(out)!r} holds other files, which the demo would overwrite; give --out a new folder.",

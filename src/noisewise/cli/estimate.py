@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as json_format
 from pathlib import Path
 
-from noisewise.cli.actions import console, release_by
+from noisewise.cli.actions import check_outputs, check_release_options, console, release_by
 from noisewise.cli.spec import Spec
 from noisewise.errors import InvalidSpec
 from noisewise.plan import plan
@@ -13,7 +13,6 @@ from noisewise.point.optimal import optimal_estimator
 from noisewise.privacy.guarantee import PureDP
 from noisewise.release import write_whole
 from noisewise.statistics import Count
-from noisewise.studies.study import checked_place, checked_plot
 
 
 def estimate_spec(
@@ -27,6 +26,10 @@ def estimate_spec(
     plot: Path | None,
 ) -> None:
     """Print the optimal estimator of a spec; release one answer through it where records are given."""
+    check_outputs(json=json, plot=plot)
+    is_release = any(path is not None for path in (data, ledger, out))
+    if is_release:
+        check_release_options(spec, data, ledger, out)
     read = Spec.read(spec)
     given = read.plan()
     if not isinstance(given.statistic, Count) or not isinstance(given.guarantee, PureDP):
@@ -35,14 +38,9 @@ def estimate_spec(
             f"{given.statistic} at {given.guarantee}. Nothing was spent.",
             where="release",
         )
-    if json is not None:
-        checked_place(json)
-    if plot is not None:
-        checked_plot(plot)
     found = optimal_estimator(
         read.population(), loss, given.guarantee, statistic=given.statistic, schema=given.part_schema
     )
-    is_release = any(path is not None for path in (data, ledger, out))
     if is_release and found.exact is None:
         raise InvalidSpec(
             f"An estimator of {found.size - 1} records is not written out, so nothing is released through it. Put "

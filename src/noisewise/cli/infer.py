@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from noisewise.cli.actions import console
 from noisewise.cli.spec import Spec
 from noisewise.errors import InvalidSpec, NoisewiseError
+from noisewise.files import checked_folder
 from noisewise.release import Release, write_whole
 
 if TYPE_CHECKING:
@@ -32,9 +33,9 @@ def infer_releases(
     quiet: bool,
 ) -> None:
     """Infer from all releases together and write posterior.npz, summary.txt, posterior.png and report.html."""
+    _check_folder(out)
     releases = [Release.load(file) for file in files]
     population = Spec.read(spec).population()
-    _check_folder(out)
     from noisewise.inference.infer import infer
 
     settings: dict[str, Any] = {"draws": draws, "warmup": warmup, "chains": chains, "n": n, "progress": not quiet}
@@ -74,9 +75,8 @@ def write_posterior(out: Path, posterior: Posterior, naive: Posterior | None, *,
 
 
 def _check_folder(out: Path) -> None:
-    """Refuse, before any work, to write over files that are not this command's."""
-    if out.exists() and not out.is_dir():
-        raise InvalidSpec(f"--out {str(out)!r} is a file; give a folder.", where="--out")
+    """Refuse, before any work, a folder that cannot be written, or that holds files that are not this command's."""
+    checked_folder(out, "--out")
     taken = [name for name in FILES if (out / name).exists()]
     if taken and not (out / MARK).exists():
         raise InvalidSpec(

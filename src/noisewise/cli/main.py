@@ -31,8 +31,8 @@ LedgerFile = Annotated[Path, typer.Option("--ledger", help="The ledger of this d
 def choose(
     spec: SpecFile,
     score: Annotated[
-        str, typer.Option("--score", help="trace, logdet, a-optimal, gain, or the name of a parameter.")
-    ] = "trace",
+        str, typer.Option("--score", help="gain, trace, logdet, a-optimal, or the name of a parameter.")
+    ] = "gain",
     at: Annotated[list[str] | None, typer.Option("--at", help="A parameter's value.", metavar="KEY=VALUE")] = None,
     likelihood: Annotated[str, typer.Option("--likelihood", help="auto, or clt.")] = "auto",
     seed: Annotated[int | None, typer.Option("--seed", help="Another seed for what is simulated.")] = None,

@@ -19,13 +19,12 @@ import numpy as np
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
-from noisewise.cli.actions import console
+from noisewise.cli.actions import check_outputs, console
 from noisewise.cli.spec import Spec
 from noisewise.errors import InvalidSpec, NoisewiseError
 from noisewise.exact import integer
 from noisewise.privacy.guarantee import Guarantee, guarantee_from_spec
 from noisewise.release import write_whole
-from noisewise.studies.study import checked_place, checked_plot
 
 if TYPE_CHECKING:
     from noisewise.online.collect import Asker, Collected
@@ -63,14 +62,11 @@ def simulate_online(
     spec: Path, *, n: int | None, runs: int, seed: int | None, json: Path | None, plot: Path | None, quiet: bool
 ) -> None:
     """Simulate the survey of a spec `runs` times and say how it went."""
+    check_outputs(json=json, plot=plot)
     described = read_survey(spec, n)
     integer(runs, "runs", minimum=1, maximum=MOST_RUNS)
     if seed is not None:
         integer(seed, "seed", minimum=0)
-    if json is not None:
-        checked_place(json)
-    if plot is not None:
-        checked_plot(plot)
     seeds = np.random.SeedSequence(seed).spawn(runs)
     found: list[dict[str, Run]] = []
     for k, one in enumerate(seeds):

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,12 +19,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from noisewise.errors import InvalidSpec, NoisewiseError
+from noisewise.files import check_depth, read_file
 from noisewise.plan import Plan, plan
+from noisewise.printable import printable
 from noisewise.privacy.guarantee import Guarantee, guarantee_from_spec
 from noisewise.schema import Schema, schema_from_dict
 from noisewise.statistics import statistic
 
 Read = TypeVar("Read")
+LARGEST_FILE = 2**20
+LONGEST_INTEGER = 4000  # bits
+DOTTED_KEY = re.compile(r"""(?<![\w-])(?:(?>[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*+\.[ \t]*+){32}""")
 SECTIONS = ("schema", "table", "ledger", "release", "candidates", "population", "survey")
 
 
@@ -36,15 +42,16 @@ class Spec:
 
     @classmethod
     def read(cls, path: Path) -> Spec:
+        def refuse(sentence: str) -> InvalidSpec:
+            return InvalidSpec(sentence, where=printable(path))
+
+        data = read_file(path, largest=LARGEST_FILE, refuse=refuse)
         try:
-            sections = tomllib.loads(path.read_text("utf-8"))
-        except OSError as error:
-            raise InvalidSpec(f"Cannot read {str(path)!r}: {error.strerror}.", where=str(path)) from None
+            sections = _toml(data.decode("utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise InvalidSpec(f"{path} is not valid TOML: {error}.", where=str(path)) from None
+            raise refuse(f"{path} is not valid TOML: {printable(error)}.") from None
         except (ValueError, RecursionError):  # a number of thousands of digits, or brackets in brackets without end
-            raise InvalidSpec(f"{path} is not valid TOML: it is nested too deep or a number is too long.",
-                              where=str(path)) from None  # fmt: skip
+            raise refuse(f"{path} is not valid TOML: it is nested too deep or a number is too long.") from None
         unknown = set(sections) - set(SECTIONS)
         if unknown:
             raise InvalidSpec(f"{path} has an unknown section [{sorted(unknown)[0]}]; there are {', '.join(SECTIONS)}.",
@@ -113,6 +120,22 @@ class Spec:
             if isinstance(error, InvalidSpec) and str(error).startswith(("In [", str(self.path))):
                 raise  # it names its place already
             raise InvalidSpec(f"In [{name}] of {self.path}: {error}", where=name) from None
+
+
+def _toml(text: str) -> dict[str, Any]:
+    """The sections of a TOML text, within limits that Python's own reader does not have."""
+    if DOTTED_KEY.search(text):  # its reader takes a time quadratic in the number of words
+        raise ValueError("a key of too many words")
+    sections = tomllib.loads(text)
+    check_depth(sections)
+    pending: list[Any] = [sections]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, dict | list):
+            pending.extend(value.values() if isinstance(value, dict) else value)
+        elif isinstance(value, int) and value.bit_length() > LONGEST_INTEGER:
+            raise ValueError("a number that is too long")
+    return sections
 
 
 def _plan(section: Mapping[str, Any], schema: Schema) -> Plan:

@@ -11,11 +11,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bars
 from rich.table import Table as Grid
 
-from noisewise.cli.actions import console
+from noisewise.cli.actions import check_outputs, console
 from noisewise.release import write_whole
 from noisewise.studies import named, studies
 from noisewise.studies.setting import parse_assignments, shown
-from noisewise.studies.study import Progress, Result, Study, checked_place, checked_plot
+from noisewise.studies.study import Progress, Result, Study
 
 WIDEST_CELL = 24  # columns are folded beyond it where the terminal is narrow
 
@@ -41,12 +41,9 @@ def run_study(
     workers: int,
 ) -> None:
     """noisewise study NAME"""
+    check_outputs(json=json, plot=plot)
     study = named(name)
     given = parse_assignments(assignments)
-    if json is not None:
-        checked_place(json)
-    if plot is not None:
-        checked_plot(plot)
     with _bars() as progress:
         result = study.run(given, full=full, seed=seed, data=data, workers=workers, progress=progress)
     _print(study, result)

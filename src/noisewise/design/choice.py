@@ -150,7 +150,7 @@ def choose(
     population: Any,
     *,
     at: Any = None,
-    score: Any = "trace",
+    score: Any = "gain",
     weights: Mapping[str, float] | None = None,
     likelihood: str = "auto",
     seed: int | None = None,
@@ -162,8 +162,9 @@ def choose(
 ) -> Choice:
     """Rank plans by the information of their releases about a population, or about what a posterior leaves open.
 
-    `score` is "trace", "logdet", "a-optimal", "gain", the name of a parameter, or a function of matrices (K, P, P);
-    see `scores`. `at` gives parameter values instead of averaging over 64 draws (`draws`) from prior or posterior.
+    `score` is "gain" (the default: nats told beyond the belief), "trace", "logdet", "a-optimal", the name of a
+    parameter, or a function of matrices (K, P, P); see `scores`. `at` gives parameter values instead of averaging over
+    64 draws (`draws`) from prior or posterior.
     Guarantees must be equal; `delta` first converts all to ApproxDP, `despite_guarantees=True` ranks unequal ones.
     `n` is the number of records where plans keep it private. The same call gives the same ranking; another `seed` shows
     how much of it is simulation. No record is needed, and nothing is spent.

@@ -1,7 +1,7 @@
 """What budget and records buy: the predicted posterior sd of every candidate against epsilon and n.
 
-Each point is `precision.predicted_sd` of one plan, so what that page of promises says holds here: a guide where the
-release is informative, too hopeful where one Laplace or Cauchy noise outweighs everything else.
+Each point is `precision.predicted_sd` of one plan, so what is said there holds here: right where sampling outweighs the
+noise or sums have Laplace noise, too hopeful where the noise of an order statistic outweighs everything else.
 """
 
 from __future__ import annotations

@@ -47,11 +47,11 @@ DIRECT = 2_000_000
 class ExactSumInformation:
     """Information of one sum over n records, exactly."""
 
-    is_exact = True
     shares_draws = False
     method = "quadrature"
 
     def __init__(self, plan: Plan, population: AnyPopulation, *, n: int) -> None:
+        self.is_exact = True  # until the normal law had to stand in for some parameters
         self.model = ExactSum(blank_release(plan), population, n=n)
         self.normal = NormalSumInformation(plan, population, n=n, seed=None, draws=None)
         self.population, self.n = population, n
@@ -81,6 +81,7 @@ class ExactSumInformation:
         period = 2 * float(spread + reach)
         t, has_faded = self._frequencies(layout, 2 * np.pi / period)
         if not has_faded:  # bounds far wider than the records and the noise: the sum is then normal enough
+            self.is_exact = False
             return np.asarray(self.normal.rows(theta)[0])
 
         def characteristic(at: Theta) -> Array:

@@ -84,6 +84,10 @@ class MonteCarloInformation:
         model = NormalSum((blank_release(self.plan),), self.population, n=self.n)
         covariance, d_mean, d_covariance = moment_slopes(model, self.population, theta)
         mean, noise = model.moments(theta)[0], model.noise
+        # Components that are tied to each other have no joint density; the independent sums behind them do.
+        basis = np.array(model.ties.basis, int)
+        mean, d_mean = mean[:, basis], d_mean[..., basis]
+        covariance, d_covariance = covariance[:, basis[:, None], basis], d_covariance[..., basis[:, None], basis]
         try:
             root = np.linalg.cholesky(covariance[0])
         except np.linalg.LinAlgError:
@@ -93,10 +97,11 @@ class MonteCarloInformation:
             ) from None
         gamma = np.empty((self.outer, d_mean.shape[1]))
         for i in range(self.outer):
-            v = np.where(noise.is_laplace, rng.laplace(size=len(root)), rng.standard_normal(len(root))) * noise.scale
-            y = mean[0] + root @ rng.standard_normal(len(root)) + v
+            size = noise.scale.size
+            v = np.where(noise.is_laplace, rng.laplace(size=size), rng.standard_normal(size)) * noise.scale
+            y = model.ties.expanded(mean[0] + root @ rng.standard_normal(len(root)), self.n) + v
             u = mean[0] + rng.standard_normal((self.inner, len(root))) @ root.T
-            log_w = noise.log_density(y - u)
+            log_w = noise.log_density(y - model.ties.expanded(u, self.n))
             in_mean, in_covariance = normal_gaussian.score(u, mean=mean, covariance=covariance)
             d_log_f = in_mean @ d_mean[0].T + np.einsum("mab,pab->mp", in_covariance, d_covariance[0])
             gamma[i] = _normalised(log_w) @ d_log_f

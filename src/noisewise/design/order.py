@@ -22,11 +22,11 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from scipy.interpolate import CubicSpline, PchipInterpolator
 from scipy.special import betainccinv, betaincinv, betaln, expit
 
+from noisewise.compilation import njit
 from noisewise.design.blank import blank_release
 from noisewise.design.coordinates import coordinate_slopes
 from noisewise.errors import Unsupported
@@ -178,7 +178,7 @@ def _between_blocks(density: Array, moved: Array, weights: Array) -> tuple[Array
     return estimate(blocks), np.asarray(error)
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)  # type: ignore[untyped-decorator]
 def _densities(
     y: Any, s: Any, c: Any, in_scale: Any, probability: Any, in_density: Any, is_laplace: bool, blocks: int
 ) -> Any:

@@ -3,9 +3,14 @@
     sd_j^2 = E_theta[ (F(theta) + Sigma^-1)^-1 ]_jj,
 F the information of the plan's release, Sigma the covariance of what is believed before, theta from the prior, from a
 posterior, or as given. It is what the normal approximation of the posterior says (Bernstein & von Mises), so it is
-right where a release is informative and its law near normal: many records, noise below their own sampling spread. One
-Laplace noise that dominates leaves a posterior up to sqrt(2) wider (variance 2b^2, where F = 1/b^2), a Cauchy noise a
-wider one still. `simulated_sd` runs the whole line instead, and says what it really is.
+right where a release is informative and its law near normal: many records, noise below their own sampling spread.
+
+Where noise dominates, information is too hopeful: a Laplace noise has F = 1/b^2 and leaves a posterior of variance
+2b^2. For one location y = mu + e under a flat prior the posterior is e's own law, whatever that is, so its variance is
+that of e (Pitman 1939). So for sums under Laplace noise F is also taken with normal noise of the *same variance*,
+which is right at both ends, and never too small a variance for a release linear in theta with a normal prior (it is
+then the error of the best linear estimator); the larger of the two variances counts. Cauchy noise has no variance:
+there `epsilon_for` warns (`PrecisionWarning`). `simulated_sd` runs the whole line instead, and says what it really is.
 
     epsilon_for     the smallest budget that is predicted to reach a precision
 Precision against budget and n, for several candidates: `curve.design_curve`.
@@ -14,6 +19,7 @@ Precision against budget and n, for several candidates: `curve.design_curve`.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, Context
 from fractions import Fraction
@@ -22,17 +28,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from noisewise.design.additive import moment_slopes
 from noisewise.design.belief import Belief, believe
-from noisewise.design.blank import checked_plan
+from noisewise.design.blank import blank_release, checked_plan
 from noisewise.design.information import engine_for
-from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.errors import InvalidArgument, PrecisionWarning, Unsupported
 from noisewise.exact import integer
 from noisewise.inference.progress import shown
+from noisewise.likelihood import normal_gaussian
+from noisewise.likelihood.normal_sum import NormalSum
 from noisewise.plan import Plan, plan
+from noisewise.populations.multivariate import MultivariateNormal
 from noisewise.populations.parameters import Array
+from noisewise.populations.population import Joint, Population
 from noisewise.privacy.guarantee import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
+from noisewise.privacy.law import DiscreteLaplace
 from noisewise.schema import Schema
-from noisewise.statistics import Statistic
+from noisewise.statistics import Count, Histogram, Marginals, Mean, Statistic, Sum, TruncatedSum
 from noisewise.statistics.order import OrderStatistic
 
 KINDS = ("pure", "approx", "zcdp", "gdp")
@@ -40,6 +52,8 @@ LEAST, MOST, FACTOR = 1e-4, 1e3, 10.0
 CLOSE = 1.003  # the search ends when its ends are this near
 STEADY = 1.05  # a predicted sd that rises by more than this with the budget is not to be searched
 FEWER_DRAWS = 16
+MOST_SUMS = 40  # of which the normal law is computed beside
+DOMINATED = 1.3  # a budget ten times as large that lowers the sd by more than this was spent on noise
 
 
 def predicted_sd(
@@ -67,7 +81,28 @@ def predicted(plan: Plan, belief: Belief, *, likelihood: str, seed: int | None, 
     matrices, _ = engine.rows(belief.rows)
     if not np.isfinite(matrices).all():
         raise Unsupported(f"The information of {plan} is not finite everywhere; give other parameter values by at=.")
-    return dict(zip(belief.names, np.sqrt(posterior_variance(matrices, belief)).tolist(), strict=True))
+    variance = posterior_variance(matrices, belief)
+    spread = _spread_information(plan, belief, n)
+    if spread is not None:
+        variance = np.maximum(variance, posterior_variance(spread, belief))
+    return dict(zip(belief.names, np.sqrt(variance).tolist(), strict=True))
+
+
+def _spread_information(plan: Plan, belief: Belief, n: int | None) -> Array | None:
+    """F (K, P, P) of sums under normal noise with the variance of their Laplace noise; None for other releases."""
+    is_sum = isinstance(plan.statistic, Mean | Sum | Count | TruncatedSum | Histogram | Marginals)
+    is_population = isinstance(belief.population, Population | Joint | MultivariateNormal)
+    if not (is_sum and is_population and isinstance(plan.law, DiscreteLaplace)):
+        return None
+    size = plan.part_schema.n if plan.part_schema.n is not None else n
+    if size is None or len(plan.law.step) > MOST_SUMS:
+        return None
+    model = NormalSum((blank_release(plan),), belief.population, n=size)
+    covariance, d_mean, d_covariance = moment_slopes(model, belief.population, belief.rows)
+    found = normal_gaussian.information(
+        d_mean=d_mean, d_covariance=d_covariance, covariance=covariance, noise_variance=model.noise.variance
+    )
+    return found if np.isfinite(found).all() else None
 
 
 def posterior_variance(matrices: Array, belief: Belief) -> Array:
@@ -125,6 +160,7 @@ def epsilon_for(
 
     `kind` is "pure" (epsilon), "approx" (epsilon, at a given delta), "zcdp" (rho) or "gdp" (mu). The answer is rounded
     up to three digits. A precision that sampling alone does not reach is refused, with the best that can be had.
+    Where the noise of an order statistic dominates, no formula is right and a `PrecisionWarning` says so.
     """
     belief = _belief(statistic, population, at, draws)
     wanted = _wanted(sd, belief.names)
@@ -153,6 +189,8 @@ def epsilon_for(
     _check_steady(probes, wanted)
     if not most.is_enough:
         raise _unreachable(statistic, wanted, least, most)
+    if isinstance(statistic, OrderStatistic):
+        _warn_of_heavy_noise(statistic, wanted, most, [*probes, probe(FACTOR * most.number)])
     return most.guarantee
 
 
@@ -225,6 +263,24 @@ def _check_steady(probes: Sequence[_Probe], wanted: Mapping[str, float]) -> None
                     f"The predicted sd of {name} rises from {before[name]:.4g} at {less} to {after[name]:.4g} at "
                     f"{more}, so there is no smallest budget; see design_curve."
                 )
+
+
+def _warn_of_heavy_noise(
+    statistic: Statistic, wanted: Mapping[str, float], found: _Probe, probes: Sequence[_Probe]
+) -> None:
+    """Warn where a larger budget would still help much: there the noise dominates, with tails that F does not see."""
+    assert found.sd is not None
+    best = {name: min(one.sd[name] for one in probes if one.sd is not None) for name in wanted}
+    worst = max(wanted, key=lambda name: found.sd[name] / best[name])  # type: ignore[index]
+    if found.sd[worst] > DOMINATED * best[worst]:
+        warnings.warn(
+            f"At {found.guarantee} the noise on {statistic} outweighs the sampling of its records (more budget would "
+            f"bring the sd of {worst} from {found.sd[worst]:.3g} down to {best[worst]:.3g}), and its tails are heavier "
+            "than the formula knows: the sd may be two or three times what was asked. Ask simulated_sd what it is, or "
+            "release a mean.",
+            PrecisionWarning,
+            stacklevel=3,
+        )
 
 
 def _unreachable(statistic: Statistic, wanted: Mapping[str, float], best: _Probe, beyond: _Probe) -> Unsupported:

@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+
+from noisewise.compilation import njit
 
 __all__ = ["mixing_variance", "truncated_normal"]
 

@@ -17,9 +17,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from noisewise.compilation import njit
 from noisewise.families.conditionals import mixing_variance
 from noisewise.families.region_moments import joint_moments, normal_regions
 

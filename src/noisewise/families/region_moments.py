@@ -15,9 +15,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from noisewise.compilation import njit
 from noisewise.likelihood.quadrature import gauss_legendre
 
 __all__ = ["exponential_regions", "joint_moments", "normal_regions", "poisson_regions"]

@@ -15,9 +15,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from noisewise.compilation import njit
 from noisewise.families.conditionals import mixing_variance, truncated_normal
 
 __all__ = ["draw_table", "move_between", "proportion_chain", "proportions", "table_chain"]

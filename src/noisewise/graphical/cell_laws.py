@@ -15,10 +15,10 @@ import math
 from typing import Any, Protocol
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy import linalg
 
+from noisewise.compilation import njit
 from noisewise.graphical.problem import Holder
 from noisewise.likelihood.compiled import log_density_and_pull
 from noisewise.likelihood.normal_laplace import draw_mixing

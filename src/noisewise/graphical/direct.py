@@ -20,10 +20,10 @@ from scipy.special import ndtri
 
 from noisewise.errors import Unsupported
 from noisewise.graphical.answers import Probabilities
-from noisewise.graphical.observed import contradictions
 from noisewise.inference.intervals import checked_level
 from noisewise.likelihood import normal_laplace
 from noisewise.likelihood.joint import listed_releases, stated_sizes
+from noisewise.likelihood.stated_n import contradictions
 from noisewise.privacy.law import AdditiveLaw, DiscreteLaplace
 from noisewise.release import Release
 from noisewise.statistics import Histogram, Marginals
@@ -47,7 +47,7 @@ def direct(release: Release, *, level: float, n: int | None) -> Probabilities:
             "cliques in tables of their own, or ask the model with model.marginal(posterior, columns)."
         )
     (size,) = stated_sizes((given,), n)
-    said = " ".join(contradictions(given, size))
+    said = " ".join(contradictions((given,), [size]))
     y, sd = np.asarray(given.estimate), np.array(law.sd)
     is_laplace = isinstance(law, DiscreteLaplace)
     # Widths are solved for once, on a fine grid of sampling deviations for each size of noise.

@@ -73,7 +73,9 @@ def learn(
         method=name,
         because=f"{how}; {_law_in_words(model, observed)}",
         likelihood=likelihood,
-        verdict=" ".join([POINT, *notes]) if chosen.is_point else replace(_judged(model, draws), notes=notes),
+        verdict=" ".join([*observed.warnings, POINT, *notes])
+        if chosen.is_point
+        else replace(_judged(model, draws), notes=notes, warnings=observed.warnings),
         population=model,
         releases=observed.releases,
         seed=whole,

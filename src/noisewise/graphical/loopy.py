@@ -24,11 +24,11 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
+from noisewise.compilation import njit
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.graphical.engine import Engine, JunctionEngine, Product, one_a_cell
 from noisewise.graphical.propagation import cell_map, ends

@@ -23,12 +23,14 @@ from numpy.typing import NDArray
 from noisewise.errors import InvalidArgument
 from noisewise.graphical.cliques import Clique, read_cliques, read_columns, read_levels, read_names, read_ties
 from noisewise.graphical.structure import Region, Regions
+from noisewise.inference.degrees import Degrees, degrees, log_linear_terms, told_by_tables
 from noisewise.inference.posterior import Posterior
 from noisewise.plan import Plan
 from noisewise.populations.parameters import POSITIVE, UNIT, Support, Theta
 from noisewise.populations.text import ANY_COLUMN
 from noisewise.release import Release
 from noisewise.schema import Levels, Schema
+from noisewise.statistics import Histogram, Marginals
 
 if TYPE_CHECKING:
     from noisewise.graphical.answers import HeldOut, Probabilities
@@ -339,3 +341,37 @@ def _check_names(columns: Sequence[str], cliques: Sequence[Clique]) -> None:
                 argument="cliques",
             )
         named[name] = table
+
+
+@degrees.register
+def _(model: GraphicalModel, releases: tuple[Release, ...], theta: Theta) -> Degrees:
+    """Independent cells of the published tables against independent potentials of the cliques."""
+    del theta  # the count is the same wherever the fit is
+    levels = {name: len(known) for name, known in zip(model.columns, model.levels, strict=True)}
+    # Tied cliques share a table; some of its directions may change nothing, so this is at most too many.
+    unknowns = model.parameters - 1 if model.ties else log_linear_terms(model.cliques, levels)
+    groups: dict[Any, list[Release]] = {}
+    for release in releases:
+        groups.setdefault((release.dataset, release.part), []).append(release)
+    told = sum(_told(members, levels) for members in groups.values())
+    shapes = min(told, _told(releases, levels))
+    advice = (
+        "Every set of such tables fits some potentials. A table of columns that share no clique, which the model takes "
+        "for independent given those between them, would check that; so would tables of disjoint parts of the records."
+    )
+    return Degrees(told, shapes, unknowns, "" if told > unknowns else advice)
+
+
+def _told(releases: Sequence[Release], levels: Mapping[str, int]) -> int:
+    """Independent cells of all tables of the same records."""
+    cliques: list[tuple[str, ...]] = []
+    tied = 0
+    for release in releases:
+        statistic = release.statistic
+        if isinstance(statistic, Marginals) and statistic.tied:
+            tied += told_by_tables(release)
+        elif isinstance(statistic, Marginals):
+            cliques += [tuple(map(str, clique)) for clique in statistic.cliques]
+        elif isinstance(statistic, Histogram):
+            cliques.append((statistic.column,))
+    return tied + log_linear_terms(cliques, levels)

@@ -5,7 +5,7 @@
     overlapping parts                                  refused: neither independent nor the same records
 A table whose columns are a clique of the model observes that clique's cells; any other becomes a table of its own that
 is asked for and has no potentials, so that different structures can be compared on the same releases. n is public under
-change-one; under add-remove the analyst states it, and a table whose sum contradicts it is mentioned.
+change-one; under add-remove the analyst states it, and a table whose sum contradicts it is named or refused.
 
 How much a release can teach is told by its strength, n sqrt(2) Delta_1/sd, Delta_1 the L1 sensitivity of its tables and
 sd that of the noise on a cell: n epsilon for Laplace noise. Strengths of the same records add up as epsilons do, those
@@ -31,20 +31,19 @@ from noisewise.graphical.null_pairs import null_share
 from noisewise.graphical.problem import GAUSSIAN, LAPLACE, Holder, Problem
 from noisewise.graphical.structure import Region, Regions
 from noisewise.likelihood.joint import check_disjoint, listed_releases, stated_sizes
+from noisewise.likelihood.stated_n import contradictions
 from noisewise.privacy.law import AdditiveLaw, DiscreteLaplace
 from noisewise.release import Release
-from noisewise.statistics import Histogram, Marginals
+from noisewise.statistics import Marginals
 
 if TYPE_CHECKING:
     from noisewise.graphical.model import GraphicalModel
 
-__all__ = ["WEAK", "Observed", "contradictions", "observe"]
+__all__ = ["WEAK", "Observed", "observe"]
 
 Floats = NDArray[np.float64]
 WEAK = 5000.0  # below this strength intervals of the model may cover less than they claim
-CONTRADICTION = 5.0  # a table's sum this many standard deviations from the stated n is worth a sentence,
 SMALLEST, TINY = 1e-4, 1e-11
-WRONG = 0.1  # and no model explains it if it is this share of n away, too
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,6 +55,7 @@ class Observed:
     groups: tuple[tuple[int, ...], ...]  # the releases of each holder, by position
     strength: float
     notes: tuple[str, ...]
+    warnings: tuple[str, ...]  # on a stated n that a table makes improbable
 
     @property
     def is_weak(self) -> bool:
@@ -104,6 +104,7 @@ def observe(model: GraphicalModel, releases: object, *, n: object = None, has_pr
         tuple(map(tuple, groups.values())),
         math.hypot(*strengths),
         tuple(dict.fromkeys(notes)),
+        contradictions(given, sizes),
     )
 
 
@@ -138,32 +139,14 @@ def _part(release: Release, tables: tuple[CountedTable, ...], n: int) -> tuple[_
             kept[left_out] = False
             people, share, said = null_share(statistic, release.schema, value, variance, n)
             return _Part(tables, kept, value, variance, family, people, factor / (1 - share)), said
-        return _Part(tables, kept, value, variance, family, n, factor), contradictions(release, n)
-    return _Part(tables, kept, value, variance, family, n, 1.0), contradictions(release, n)
+        return _Part(tables, kept, value, variance, family, n, factor), []
+    return _Part(tables, kept, value, variance, family, n, 1.0), []
 
 
 def _noise_variance(release: Release, n: int) -> Floats:
     """Of each entry; with a floor far below sampling, as noise that is all but surely 0 leaves a sum no variance."""
     assert isinstance(release.law, AdditiveLaw)
     return np.asarray(np.maximum(np.square(np.array(release.law.sd) / release.divisor), max(SMALLEST, n * TINY)))
-
-
-def contradictions(release: Release, n: int) -> list[str]:
-    """What sums of tables, in which every record counts once, say against a stated n; refused if it cannot be."""
-    statistic = release.statistic
-    if release.schema.is_change_one or not isinstance(statistic, Histogram | Marginals):
-        return []
-    value, variance, said, start = release.estimate, _noise_variance(release, n), [], 0
-    for size in statistic.tables(release.schema):
-        part = slice(start, start + size)
-        total, sd = float(value[part].sum()), math.sqrt(float(variance[part].sum()))
-        if abs(total - n) > CONTRADICTION * sd:
-            what = f"n = {n} was stated, but a table adds up to {total:.0f}, with a noise sd of {sd:.2g}"
-            if abs(total - n) > WRONG * n:
-                raise InvalidArgument(f"{what}. State a number near it.", argument="n")
-            said.append(f"{what}.")
-        start += size
-    return said
 
 
 def _holder(tables: Regions, parts: Sequence[_Part]) -> Holder:

@@ -14,9 +14,9 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from noisewise.compilation import njit
 from noisewise.graphical.structure import JunctionTree, Regions
 
 __all__ = ["Route", "cell_map", "ends", "propagate", "propagate_rows", "route_of", "turn", "turn_rows"]

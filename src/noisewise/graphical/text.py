@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from noisewise.errors import InvalidArgument, InvalidSpec
+from noisewise.expressions import parsed
 from noisewise.graphical.model import GraphicalModel
 from noisewise.populations.text import ANY_COLUMN, call_text
 
@@ -48,7 +49,7 @@ def model_from_spec(spec: Mapping[str, str]) -> GraphicalModel:
     if not isinstance(text, str) or len(spec) > 1 or len(text) > LONGEST_TEXT:
         raise InvalidArgument("This section describes a population, not a graphical model.", argument="spec")
     try:
-        node = ast.parse(text.strip(), mode="eval").body
+        node = parsed(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise InvalidSpec("The graphical model cannot be read.", where=NAME) from None
     match node:

@@ -9,6 +9,11 @@ is compared with that of every replicate, so that many components are not many c
 says that the population does not describe these records (or that a bound or n is not what was said); a large one proves
 nothing. The release was also used for the fit, which makes the check mild. Releases of the same records are replicated
 one by one.
+
+Where the releases tell no more numbers than there are unknowns (`degrees`) nothing could be surprising but the prior:
+then the sentence is that they cannot be checked, and what to release so that they can. Local answers are checked by a
+chi-square over their cells (`cells`), without simulation; several checks of different records are joined by
+    overall = 1 - (1 - smallest)^checks.
 """
 
 from __future__ import annotations
@@ -21,6 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisewise.errors import Unsupported
+from noisewise.inference.cells import check_by_cells
+from noisewise.inference.degrees import Degrees, degrees, told_by_one
 from noisewise.inference.kernels import Floats
 from noisewise.plan import Plan, plan
 from noisewise.populations.parameters import Theta
@@ -34,7 +41,6 @@ __all__ = ["Check", "overall_tail", "plan_of", "predictive_check", "replicate_co
 MOST_REPLICATES, FEWEST_REPLICATES = 1000, 50
 MOST_RECORDS, MOST_NUMBERS = 50_000_000, 20_000_000
 UNUSUAL, SURPRISING = 0.05, 0.01
-DECILES = np.arange(1, 10) / 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +49,27 @@ class Check:
 
     components: Mapping[str, float]
     overall: float
-    replicates: int
+    replicates: int  # 0 where nothing was simulated
+    degrees: Degrees | None = None  # numbers told and unknowns, where they are known
+
+    @property
+    def is_checkable(self) -> bool:
+        """Whether anything but the prior could be surprising: more numbers were told than there are unknowns."""
+        return self.degrees is None or self.degrees.is_checkable
 
     @property
     def is_surprising(self) -> bool:
         """Rarer than one in a hundred, or beyond every replicate on one side."""
-        return self.overall < SURPRISING or self.overall <= 2 / (self.replicates + 1)
+        is_beyond = self.replicates > 0 and self.overall <= 2 / (self.replicates + 1)
+        return self.overall < SURPRISING or is_beyond
 
     def __str__(self) -> str:
         what = "The release is"
         number = f"(tail probability {self.overall:.2g})"
+        if not self.is_checkable:
+            return self._unchecked(number)
         if self.overall >= UNUSUAL and not self.is_surprising:
-            return f"{what} not surprising under the fitted model {number}."
+            return f"{what} not surprising under the fitted model {number}.{self._limits()}"
         worst = min(self.components, key=lambda label: self.components[label])
         where = f", most of all in {worst}" if len(self.components) > 1 else ""
         if not self.is_surprising:
@@ -63,6 +78,26 @@ class Check:
             f"{what} surprising under the fitted model {number}{where}: the population, a bound or n may not be what "
             "was assumed."
         )
+
+    def _unchecked(self, number: str) -> str:
+        """Nothing but a prior that contradicts the release can be seen, and then only that is said."""
+        assert self.degrees is not None
+        if self.is_surprising:
+            return (
+                f"The release is surprising under the fitted model {number}: prior and release disagree, so that the "
+                "prior, the population, a bound or n may not be what was assumed."
+            )
+        told = "1 number" if self.degrees.told == 1 else f"{self.degrees.told} numbers"
+        unknowns = "1 unknown" if self.degrees.unknowns == 1 else f"{self.degrees.unknowns} unknowns"
+        return (
+            f"The population cannot be checked by this release: it tells {told} for {unknowns}, so some parameters fit "
+            f"whatever the records are. {self.degrees.advice}"
+        ).rstrip()
+
+    def _limits(self) -> str:
+        if self.degrees is None or self.degrees.checks_shape:
+            return ""
+        return " That compares the parts with each other, not the population's shape with the records."
 
 
 def predictive_check(
@@ -73,18 +108,33 @@ def predictive_check(
     sizes: list[int],
 ) -> Check:
     """The check at the K parameter values `theta`; `sizes` are the numbers of records behind each release."""
+    counted = degrees(population, releases, theta)
+    components: dict[str, float] = {}
+    overall: list[float] = []
     columns: list[Floats] = []
     labels: list[str] = []
     for index, (release, n) in enumerate(zip(releases, sizes, strict=True)):
-        drawn = _simulated(rng, release, population, theta, n)
-        pooled = np.concatenate([np.array([release.value], dtype=float), np.asarray(drawn, dtype=float)])
-        names, pooled = _discrepancies(release, pooled)
         suffix = f" (release {index + 1})" if len(releases) > 1 else ""
-        labels += [f"{name}{suffix}" for name in names]
-        columns.append(pooled)
-    together = np.concatenate(columns, axis=1)
-    tails = tail_probabilities(together)
-    return Check(dict(zip(labels, tails.tolist(), strict=True)), overall_tail(together), len(together) - 1)
+        if isinstance(release.statistic, Records):
+            by_cells = check_by_cells(release, population, theta, counted.unknowns)
+            if by_cells.overall is None:
+                counted = replace(counted, told=counted.told - told_by_one(release) + by_cells.cells - 1)
+            else:
+                overall.append(by_cells.overall)
+                components |= {f"{name}{suffix}": tail for name, tail in by_cells.components.items()}
+            continue
+        drawn = _simulated(rng, release, population, theta, n)
+        columns.append(np.concatenate([np.array([release.value], dtype=float), np.asarray(drawn, dtype=float)]))
+        labels += [f"{name}{suffix}" for name in release.labels]
+    replicates = 0
+    if columns:
+        together = np.concatenate(columns, axis=1)
+        components |= dict(zip(labels, tail_probabilities(together).tolist(), strict=True))
+        overall.append(overall_tail(together))
+        replicates = len(together) - 1
+    smallest = min(overall, default=1.0)
+    joined = smallest if len(overall) < 2 else -float(np.expm1(len(overall) * np.log1p(-min(smallest, 1 - 1e-16))))
+    return Check(components, joined, replicates, counted)
 
 
 def replicate_count(releases: tuple[Release, ...], sizes: list[int]) -> int:
@@ -124,16 +174,6 @@ def _simulated(rng: np.random.Generator, release: Release, population: Any, thet
     from noisewise.likelihood.simulate import simulate_values
 
     return simulate_values(rng, made, population, theta, n=stated, approximate=True)
-
-
-def _discrepancies(release: Release, pooled: Floats) -> tuple[list[str], Floats]:
-    """What is compared: the components; for sorted local answers their mean and deciles."""
-    if not isinstance(release.statistic, Records) or release.is_categorical:
-        return list(release.labels), pooled
-    label, last = release.labels[0], pooled.shape[1] - 1
-    deciles = pooled[:, np.round(DECILES * last).astype(int)]
-    names = [f"mean of {label}", *(f"{share:.0%} quantile of {label}" for share in DECILES)]
-    return names, np.column_stack([pooled.mean(axis=1), deciles])
 
 
 def tail_probabilities(pooled: Floats) -> Floats:

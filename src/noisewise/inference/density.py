@@ -10,9 +10,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from noisewise.errors import NoisewiseError
 from noisewise.inference.kernels import Floats
 
 BATCH = 512
+# A log density of this size is rounded to a ten-thousandth: what tells parameters apart is lost.
+LARGEST_LOG = 4e11
 
 
 class ExactTarget(Protocol):
@@ -48,6 +51,18 @@ class Density:
         """(2, K): the same with NaN where the density was NaN or +inf, for those who count by chain."""
         batches = [self._batch(position[start : start + BATCH]) for start in range(0, len(position), BATCH)]
         return np.concatenate(batches, axis=1) if batches else np.empty((2, 0))
+
+    def check_resolution(self, values: Floats) -> None:
+        """Refuse a release so far from everything the model allows that doubles cannot tell parameters apart."""
+        top = float(np.max(values, initial=-np.inf))
+        if -np.inf < top < -LARGEST_LOG:
+            raise NoisewiseError(
+                f"Even at the parameters that fit best, of {len(values)} tried, this release has a log density of "
+                f"{top:.1e}: noise of the declared law does not reach from any records within the schema's bounds to "
+                "the released value. Check the value, the bounds and n; a posterior of it would be one of rounding "
+                "errors.",
+                log_density=top,
+            )
 
     def _batch(self, position: Floats) -> Floats:
         prior = np.asarray(self.target.log_prior(position), np.float64)

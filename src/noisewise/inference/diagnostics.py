@@ -120,6 +120,12 @@ class Verdict:
     warmup_non_finite: tuple[int, ...]
     longest_standstill: tuple[int, ...]
     notes: tuple[str, ...] = ()  # sentences of a model: what it assumed, what it passed over
+    warnings: tuple[str, ...] = ()  # sentences that stand first: why the numbers may not be what they seem
+
+    @property
+    def warns(self) -> bool:
+        """Whether a reader should hesitate before using the numbers."""
+        return bool(self.warnings) or not self.is_converged
 
     @property
     def has_mixed(self) -> bool:
@@ -137,7 +143,7 @@ class Verdict:
 
     def __str__(self) -> str:
         parts = (self._non_finite_sentence(), self._stuck_sentence(), self._mixing_sentence(), self._warmup_sentence())
-        return " ".join(part for part in (*parts, *self.notes) if part)
+        return " ".join(part for part in (*self.warnings, *parts, *self.notes) if part)
 
     def _non_finite_sentence(self) -> str:
         bad = [k for k, count in enumerate(self.non_finite, 1) if count]

@@ -1,18 +1,24 @@
-"""Exact inference on few parameters: no tuning, no approximation beyond a stated error.
+"""Direct computation on few parameters: no tuning, no approximation beyond a stated error.
 
     one parameter     adaptive quadrature: evidence, moments, and independent draws        (`line`)
-    two parameters    a grid as the proposal of an independence sampler                    (`plane`)
-    three and more    slice sampling, with warm-up and several chains                      (`kernels.slice`)
+    two parameters    a grid as the proposal of an independence sampler                    (`plane`);
+                      of a thin or bent ridge a sparse mesh                                (`mesh`)
+    three and more    slice sampling with leaps, warm-up and several chains                (`kernels.leaping_slice`)
 
-"Exact" is about the computation: the draws are from the posterior of the likelihood given, whether that likelihood is
-the release's own law or the central limit theorem's. A density that is NaN is left out and counted, never silent.
+What does not work is followed by what is slower and does: a density too rough for quadrature is drawn from by a sampler
+that the quadrature proposes to, a plane that no grid fits is walked on, and a walk that has not mixed is made four
+times as long, keeping as many draws.
+
+The draws are from the posterior of the likelihood given. A verdict says "Exact" only where that likelihood is the
+release's own law, as `infer` knows; of the central limit law it says by what it was computed, and under which law.
+A density that is NaN is left out and counted, never silent.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,19 +27,32 @@ from noisewise.inference.adapt import Progress
 from noisewise.inference.density import Density, ExactTarget
 from noisewise.inference.diagnostics import Verdict, ess_bulk, ess_tail, rhat, verdict
 from noisewise.inference.kernels import Floats
-from noisewise.inference.kernels.slice import Slice
+from noisewise.inference.kernels.leaping_slice import LeapingSlice
 from noisewise.inference.line import TOLERANCE, Line, on_the_line
-from noisewise.inference.plane import Grid, evidence, lay_grids, moments, sample
+from noisewise.inference.mesh import lay_mesh
+from noisewise.inference.modes import Frame, find_frames
+from noisewise.inference.plane import BURN, Grid, PlaneDraws, accepted, evidence, lay_grids, moments, sample
 from noisewise.inference.run import run
 
-__all__ = ["Exact", "IndependentVerdict", "exact"]
+__all__ = ["CENTRAL_LIMIT_LAW", "OWN_LAW", "Exact", "IndependentVerdict", "exact"]
 
 Moments = Mapping[str, tuple[Floats, Floats]]
+OWN_LAW, CENTRAL_LIMIT_LAW = "the release's own law", "the central limit law"
 HUMP_SHARE, HUMP_POINTS = 0.01, 400
+TOO_ROUGH = 1e-3  # error of a quadrature whose draws are not to be used
 TRUSTED = 1e-6  # error of evidence and moments, to be told
 # Below this share of accepted proposals, or above this R-hat, the grid has missed the posterior's shape; R-hat of few
 # draws says nothing.
 POOR_ACCEPTANCE, POOR_RHAT, ENOUGH_DRAWS = 0.3, 1.05, 1000
+# A grid that fits has at least this share of its proposals accepted; below it a mesh is tried.
+GOOD_ACCEPTANCE = 0.9
+ENOUGH_A_CHAIN = 250  # of fewer draws a chain mixing cannot be judged, and a walk is not made longer
+THINNED = (4,)
+QUICK_EVALUATIONS, SLOW_EVALUATIONS = 800_000, 12_000
+BENT = (
+    "The posterior is a thin bent ridge, of which the grid may have missed a part; compare with method='slice' and "
+    "many draws."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +68,9 @@ class IndependentVerdict:
     smallest_ess: float
     by: str = "quadrature"
     humps: int = 1  # separate ones, each with a share of the mass worth telling
+    law: str = ""  # of the release, as the likelihood takes it: OWN_LAW, CENTRAL_LIMIT_LAW, or not told
     notes: tuple[str, ...] = ()  # sentences of a model: what it assumed
+    warnings: tuple[str, ...] = ()  # sentences that stand first: why the numbers may not be what they seem
 
     @classmethod
     def of(
@@ -72,10 +93,15 @@ class IndependentVerdict:
 
     @property
     def is_converged(self) -> bool:
-        return not any(self.non_finite) and self.error < 1e-3
+        return not any(self.non_finite) and self.error < TOO_ROUGH
+
+    @property
+    def warns(self) -> bool:
+        """Whether a reader should hesitate before using the numbers."""
+        return bool(self.warnings) or not self.is_converged
 
     def __str__(self) -> str:
-        return " ".join((self._sentence(), *self.notes))
+        return " ".join((*self.warnings, self._sentence(), *self.notes))
 
     def _sentence(self) -> str:
         count = sum(self.non_finite)
@@ -87,10 +113,14 @@ class IndependentVerdict:
         if not self.is_converged:
             return (
                 f"The density is too rough for quadrature (error {self.error:.0e} after {self.evaluations} "
-                "evaluations); use method='slice'."
+                "evaluations); compare with method='slice'."
             )
         error = f" (error {self.error:.0e})" if self.error > TOLERANCE else ""
-        words = f"Exact: {self.draws} independent draws by {self.by}{error}."
+        if self.law == OWN_LAW:
+            words = f"Exact: {self.draws} independent draws by {self.by}{error}."
+        else:
+            under = f" under {self.law}" if self.law else ""
+            words = f"Computed by {self.by}{under}: {self.draws} independent draws{error}."
         if self.humps > 1:
             words += f" The posterior has {self.humps} separate humps: look at the plot, not at the mean."
         return words
@@ -118,17 +148,21 @@ def exact(
     warmup: int = 1000,
     progress: Progress | None = None,
     tolerance: float = TOLERANCE,
+    is_quick: bool = True,
 ) -> Exact:
-    """Draws from a target whose likelihood has no noise; `warmup` is used where chains must find their way."""
+    """Draws from a target whose likelihood has no noise; `warmup` is used where chains must find their way.
+
+    `is_quick` says that the density may be asked hundreds of thousands of times.
+    """
     integer(chains, "chains", minimum=1)
     integer(draws, "draws", minimum=1)
     integer(warmup, "warmup", minimum=0)
     if target.size == 1:
-        return _one(rng, target, chains, draws, progress, tolerance)
+        return _one(rng, target, chains, draws, warmup, progress, tolerance)
     if target.size == 2:
-        return _two(rng, target, chains, draws, warmup, progress)
+        return _two(rng, target, chains, draws, warmup, progress, is_quick=is_quick)
     how = f"slice sampling of {target.size} parameters, {chains} chains after {warmup} steps of warm-up"
-    return _many(rng, target, chains, draws, warmup, progress, how=how)
+    return _many(rng, target, chains, draws, warmup, progress, how=how, is_quick=is_quick)
 
 
 def _one(
@@ -136,10 +170,13 @@ def _one(
     target: ExactTarget,
     chains: int,
     draws: int,
+    warmup: int,
     progress: Progress | None,
     tolerance: float,
 ) -> Exact:
     line = on_the_line(rng, target, tolerance)
+    if line.error >= TOO_ROUGH and not line.non_finite:
+        return _rough(rng, target, line, chains, draws, warmup, progress)
     positions = line.draw(rng, (chains, draws))
     if progress is not None:
         progress(chains * draws, chains * draws)
@@ -156,6 +193,29 @@ def _one(
     )
     how = f"adaptive quadrature of one parameter, {line.evaluations} evaluations, independent draws"
     return Exact(positions[:, :, None], line.log_evidence, _line_moments(target, line), True, how, non_finite, judged)
+
+
+def _rough(
+    rng: np.random.Generator,
+    target: ExactTarget,
+    line: Line,
+    chains: int,
+    draws: int,
+    warmup: int,
+    progress: Progress | None,
+) -> Exact:
+    """What quadrature could not settle as the proposal of an independence sampler; if that fails, too, a walk."""
+    note = f"The density is too rough for quadrature (error {line.error:.0e}), which proposed draws instead."
+    density = Density(target)
+    positions, log_proposal = line.propose(rng, chains * (draws + BURN))
+    drawn = accepted(rng, density, positions, log_proposal, chains=chains, draws=draws, progress=progress)
+    judged = verdict(drawn.positions, non_finite=drawn.non_finite)
+    if _has_failed(drawn, judged, draws) or _should_go_on(judged, draws):
+        how = f"slice sampling, because the density is too rough for quadrature (error {line.error:.0e})"
+        walked = _many(rng, target, chains, draws, warmup, progress, how=how, start=drawn.positions[:, -1])
+        return replace(walked, verdict=replace(walked.verdict, notes=(*walked.verdict.notes, note)))
+    how = f"an independence sampler on the quadrature of one parameter, {drawn.acceptance:.1%} of proposals accepted"
+    return Exact(drawn.positions, None, None, False, how, drawn.non_finite, replace(judged, notes=(note,)))
 
 
 def humps(line: Line) -> int:
@@ -178,19 +238,38 @@ def _line_moments(target: ExactTarget, line: Line) -> Moments:
 
 
 def _two(
-    rng: np.random.Generator, target: ExactTarget, chains: int, draws: int, warmup: int, progress: Progress | None
+    rng: np.random.Generator,
+    target: ExactTarget,
+    chains: int,
+    draws: int,
+    warmup: int,
+    progress: Progress | None,
+    *,
+    is_quick: bool,
 ) -> Exact:
-    density = Density(target)
-    grids = lay_grids(rng, density)
+    density, most_evaluations = Density(target), QUICK_EVALUATIONS if is_quick else SLOW_EVALUATIONS
+    frames, is_bent = find_frames(rng, density)
+    on_mesh = _on_mesh(rng, density, frames, chains, draws, progress, most_evaluations) if is_bent else None
+    if on_mesh is not None:
+        return on_mesh
+    grids = lay_grids(rng, density, frames)
     searched = (density.non_finite,)
     drawn = sample(rng, density, grids, chains=chains, draws=draws, progress=progress)
     judged = verdict(drawn.positions, non_finite=drawn.non_finite, warmup_non_finite=searched)
-    has_drifted = judged.rhat > POOR_RHAT and chains * draws >= ENOUGH_DRAWS
-    if drawn.acceptance < POOR_ACCEPTANCE or has_drifted or judged.stuck:
+    if not is_bent and (drawn.acceptance < GOOD_ACCEPTANCE or _should_go_on(judged, draws)):
+        on_mesh = _on_mesh(rng, density, frames, chains, draws, progress, most_evaluations)
+        if on_mesh is not None:
+            return on_mesh
+    if _has_failed(drawn, judged, draws) or _should_go_on(judged, draws):
         how = f"slice sampling, because a grid's proposals were accepted only {drawn.acceptance:.0%} of the time"
-        return _many(rng, target, chains, draws, warmup, progress, how=how, start=drawn.positions[:, -1])
+        start = drawn.positions[:, -1]
+        return _many(rng, target, chains, draws, warmup, progress, how=how, start=start, is_quick=is_quick)
     how = f"an independence sampler on a grid of two parameters, {drawn.acceptance:.1%} of proposals accepted"
-    is_trusted = grid_error(grids, target) < TRUSTED
+    is_resolved = grid_error(grids, target) < TRUSTED
+    # The search may stumble on its way to a far and narrow posterior that is no ridge. A grid that resolves the density
+    # and has none at its borders would show a ridge that leads out of it.
+    is_whole = is_resolved and drawn.acceptance >= GOOD_ACCEPTANCE and all(grid.is_closed for grid in grids)
+    is_lost, is_trusted = is_bent and not is_whole, is_resolved and (is_whole or not is_bent)
     return Exact(
         drawn.positions,
         log_evidence=evidence(grids) if is_trusted else None,
@@ -198,8 +277,44 @@ def _two(
         is_independent=False,
         how=how,
         non_finite=drawn.non_finite,
-        verdict=judged,
+        verdict=replace(judged, warnings=(BENT,)) if is_lost else judged,
     )
+
+
+def _on_mesh(
+    rng: np.random.Generator,
+    density: Density,
+    frames: list[Frame],
+    chains: int,
+    draws: int,
+    progress: Progress | None,
+    most_evaluations: int,
+) -> Exact | None:
+    """The same sampler on a mesh; None if the mesh is out of reach or does not fit either."""
+    mesh = lay_mesh(rng, density, frames, most_evaluations)
+    if mesh is None:
+        return None
+    searched = (density.non_finite,)
+    drawn = sample(rng, density, (mesh,), chains=chains, draws=draws, progress=progress)
+    judged = verdict(drawn.positions, non_finite=drawn.non_finite, warmup_non_finite=searched)
+    if _has_failed(drawn, judged, draws) or _should_go_on(judged, draws):
+        return None
+    how = (
+        f"an independence sampler on a mesh of {len(mesh.index)} points along a ridge of two parameters, "
+        f"{drawn.acceptance:.1%} of proposals accepted"
+    )
+    return Exact(drawn.positions, None, None, False, how, drawn.non_finite, judged)
+
+
+def _has_failed(drawn: PlaneDraws, judged: Verdict, draws: int) -> bool:
+    """Whether proposals have missed the posterior's shape."""
+    has_drifted = judged.rhat > POOR_RHAT and judged.chains * draws >= ENOUGH_DRAWS
+    return drawn.acceptance < POOR_ACCEPTANCE or has_drifted or bool(judged.stuck)
+
+
+def _should_go_on(judged: Verdict, draws: int) -> bool:
+    """Whether enough draws were asked for to have mixed, and have not."""
+    return draws >= ENOUGH_A_CHAIN and not (judged.has_mixed and not judged.stuck)
 
 
 def grid_error(grids: tuple[Grid, ...], target: ExactTarget) -> float:
@@ -225,8 +340,19 @@ def _many(
     *,
     how: str,
     start: Floats | None = None,
+    is_quick: bool = True,
 ) -> Exact:
-    trace = run(rng, Slice, target, chains=chains, draws=draws, warmup=warmup, position=start, progress=progress)
-    judged = verdict(trace.positions, non_finite=trace.non_finite, warmup_non_finite=trace.warmup_non_finite)
+    """A walk, and a longer one from where it ended while it has not mixed; only every so many steps are kept."""
+    for thin in (1, *THINNED) if is_quick else (1,):
+        trace = run(
+            rng, LeapingSlice, target, chains=chains, draws=draws * thin, warmup=warmup, position=start,
+            progress=progress,
+        )  # fmt: skip
+        positions = trace.positions[:, thin - 1 :: thin]
+        judged = verdict(positions, non_finite=trace.non_finite, warmup_non_finite=trace.warmup_non_finite)
+        if not _should_go_on(judged, draws):
+            break
+        start = trace.positions[:, -1]
+    words = how if thin == 1 else f"{how}; every {thin}th step was kept, because it moves slowly"
     non_finite = tuple(int(count) for count in trace.non_finite)
-    return Exact(trace.positions, None, None, False, how, non_finite, judged)
+    return Exact(positions, None, None, False, words, non_finite, judged)

@@ -7,7 +7,8 @@ A quarter turn of a normal law takes it to an independent draw, and drawing the 
 The leap e is set by dual averaging in warm-up (Hoffman & Gelman 2014), one for each chain, and then left alone.
 
 A density is `density(position, data, gradient) -> log density`, which writes its gradient. `walk_of(density, name)`
-makes its sampler: compiled where the density is, and kept by Numba under that name; plain Python where it is that.
+makes its sampler: compiled where the density is, and kept on disk under that name if the density is of this package;
+plain Python where the density is that.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from types import FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numba.core.dispatcher import Dispatcher
 from numpy.typing import NDArray
 
+from noisewise.compilation import is_ours, njit
 from noisewise.inference.progress import Progress
 
 Floats = NDArray[np.float64]
@@ -126,7 +127,7 @@ def walk_of(density: Callable[[Floats, Any, Floats], float], name: str) -> Calla
     """
     copy = FunctionType(walk.__code__, {**walk.__globals__, "density": density}, name)
     copy.__qualname__ = name
-    return njit(cache=True)(copy) if isinstance(density, Dispatcher) else copy
+    return njit(cache=is_ours(density))(copy) if isinstance(density, Dispatcher) else copy
 
 
 @dataclass(frozen=True, slots=True, eq=False)

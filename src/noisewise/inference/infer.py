@@ -2,11 +2,12 @@
 
     likelihood      from the releases by their structure (`likelihood.joint`): the statistic's own law where affordable,
                     else the central limit theorem
-    method          "auto" is exact computation on that likelihood: independent draws by quadrature for one unknown,
+    method          "auto" is direct computation on that likelihood: independent draws by quadrature for one unknown,
                     by a grid proposal for two, conjugate mixtures for counts; a slice sampler for more
 The published samplers (mh, mh-within-gibbs, pmmh, cpm, mhaar, and gibbs for conjugate families) are there by name, and
 agree with it.
-"Exact" is a way to compute; `likelihood="clt"` is a model. Both are printed. Nothing here can see a record.
+method="exact" names a way to compute; what is printed says "exact" only of a release's own law, never of the central
+limit theorem's. Nothing here can see a record.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.inference.diagnostics import verdict
-from noisewise.inference.exact import IndependentVerdict, exact
+from noisewise.inference.exact import CENTRAL_LIMIT_LAW, OWN_LAW, IndependentVerdict, exact
+from noisewise.inference.fit import Sentences, bounds_sentences, n_sentences, some_rows
 from noisewise.inference.kernels.averaged import Averaged
 from noisewise.inference.kernels.averaged_records import AveragedRecords
 from noisewise.inference.kernels.averaged_sequential import AveragedSequential
@@ -42,11 +44,17 @@ from noisewise.inference.transform import Transform
 from noisewise.likelihood.conjugate import BetaPosterior, DirichletPosterior
 from noisewise.likelihood.count_models import CountModel, TableModel
 from noisewise.likelihood.joint import Product, checked_releases, joint_likelihood
+from noisewise.likelihood.joint_sum import JointSum
 from noisewise.likelihood.naive import NaiveLikelihood
-from noisewise.populations.parameters import Array
+from noisewise.likelihood.normal_sum import NormalSum
+from noisewise.likelihood.simulate import columns_of
+from noisewise.likelihood.tilted_sum import TiltedSum
+from noisewise.populations.cleaned import is_possible
+from noisewise.populations.parameters import Array, Theta
 from noisewise.release import Release
 
 METHODS = ("auto", "exact", "mh", "mh-within-gibbs", "pmmh", "cpm", "mhaar", "slice", "gibbs", "naive")
+KEEPS_SUMS = ("mh-within-gibbs", "pmmh", "cpm", "mhaar")
 OPTIONS = {
     "mh": (),
     "mh-within-gibbs": ("share",),
@@ -93,6 +101,10 @@ def infer(
     if method == "gibbs":  # conjugate given the statistic, which is normal given theta
         family, likelihood = _family(given, population, n), "clt" if likelihood == "auto" else likelihood
     problem = _Problem(given, population, likelihood, n, is_naive=method == "naive")
+    if likelihood == "auto" and method in KEEPS_SUMS and problem.has_joint_sums:
+        # These samplers keep the sums as variables that are normal given theta; the joint law has no such form.
+        likelihood = "clt"
+        problem = _Problem(given, population, likelihood, n, is_naive=False)
     with shown(progress, f"Inferring {', '.join(population.free)}") as report:
         if method in ("auto", "exact", "naive"):
             found = _exact(problem, rng, chains, draws, warmup, report)
@@ -101,12 +113,17 @@ def infer(
         else:
             make_kernel, how = _kernel(method, problem, method_options)
             found = _sampled(problem, rng, make_kernel, how, chains, draws, warmup, report)
+    fitted = _fit_sentences(given, population, found.draws, n)
     return Posterior(
         draws=found.draws,
         method="exact" if method == "auto" else method,
         because=f"{found.how}; {problem.because}",
         likelihood=likelihood,
-        verdict=replace(found.verdict, notes=(*found.verdict.notes, *_stated_note(n))),
+        verdict=replace(
+            found.verdict,
+            warnings=(*found.verdict.warnings, *problem.likelihood.cautions, *fitted.warnings),
+            notes=(*found.verdict.notes, *fitted.notes),
+        ),
         population=population,
         releases=given,
         seed=seed,
@@ -130,14 +147,47 @@ class _Problem:
             self.likelihood = joint_likelihood(releases, population, likelihood=likelihood, n=n)
         self.population = population
         transform = Transform(population.supports)
-        self.theta = Target(transform, population.log_prior, self.likelihood.log_likelihood, population.sample_prior)
+        self.releases = releases
+        self.theta = Target(transform, population.log_prior, self._log_likelihood, population.sample_prior)
         self.target: Target | MixedTarget = self.theta
         if isinstance(self.likelihood, Product) and self.likelihood.mixing:
             self.target = MixedTarget(self.theta, self.likelihood.log_likelihood_given, self.likelihood.mixing_scale)
 
+    def _log_likelihood(self, theta: Theta) -> Array:
+        """Zero, not NaN, where theta puts no record inside bounds that all records respect."""
+        values = np.asarray(self.likelihood.log_likelihood(theta))
+        lost = np.flatnonzero(np.isnan(values))
+        if lost.size:
+            rows = {name: np.asarray(value)[lost] for name, value in theta.items()}
+            for release in self.releases:
+                columns = columns_of(release.statistic, release.schema)
+                impossible = ~is_possible(self.population, release.schema, columns, rows)
+                values[lost[impossible]] = -np.inf
+        return values
+
     @property
     def because(self) -> str:
         return self.likelihood.because
+
+    @property
+    def law(self) -> str:
+        """What a verdict calls the law that was computed with, once it was."""
+        if isinstance(self.likelihood, NaiveLikelihood):
+            return ""
+        return OWN_LAW if self.likelihood.is_exact else CENTRAL_LIMIT_LAW
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether the likelihood is a closed form, which may be asked hundreds of thousands of times."""
+        if not isinstance(self.likelihood, Product):
+            return False
+        return all(isinstance(group, CountModel | NormalSum) for group in self.likelihood.groups)
+
+    @property
+    def has_joint_sums(self) -> bool:
+        """Whether several sums of few records are scored by their joint law, or by the tilted one."""
+        groups = self.likelihood.groups if isinstance(self.likelihood, Product) else ()
+        return any(isinstance(group, JointSum | TiltedSum) for group in groups)
 
     def conjugate(self) -> BetaPosterior | DirichletPosterior | None:
         """The posterior as a mixture over confidential counts, where the prior is conjugate; else None."""
@@ -176,9 +226,15 @@ def _exact(
     if conjugate is not None:
         return _conjugate(conjugate, rng, chains, draws)
     tolerance = max(TOLERANCE, getattr(problem.likelihood, "roughness", 0.0))
-    found = exact(rng, problem.target, chains=chains, draws=draws, warmup=warmup, progress=report, tolerance=tolerance)
+    found = exact(
+        rng, problem.target, chains=chains, draws=draws, warmup=warmup, progress=report, tolerance=tolerance,
+        is_quick=problem.is_quick,
+    )  # fmt: skip
     theta = _by_parameter(problem, found.positions)
-    return _Found(theta, found.how, found.verdict, found.log_evidence, found.moments)
+    judged = found.verdict
+    if isinstance(judged, IndependentVerdict):
+        judged = replace(judged, law=problem.law)
+    return _Found(theta, found.how, judged, found.log_evidence, found.moments)
 
 
 def _conjugate(
@@ -192,7 +248,7 @@ def _conjugate(
     return _Found(
         {posterior.prior.name: drawn},
         f"conjugate: a mixture of {family} laws over the confidential counts, independent draws",
-        IndependentVerdict.of(drawn, by="conjugate mixture"),
+        replace(IndependentVerdict.of(drawn, by="conjugate mixture"), law=OWN_LAW),
         posterior.log_evidence,
         moments,
     )
@@ -323,6 +379,11 @@ def _check_population(population: Any) -> None:
         )
 
 
-def _stated_note(n: object) -> tuple[str, ...]:
-    """What the verdict says of an n that is not public."""
-    return () if n is None else (f"It holds if n = {n}, as stated: the number of records is private.",)
+def _fit_sentences(releases: tuple[Release, ...], population: Any, draws: Mapping[str, Array], n: object) -> Sentences:
+    """What is to be said of the fit itself: mass beyond the bounds, and a stated n."""
+    if not all(np.all(np.isfinite(draws[name])) for name in population.free):
+        return Sentences()
+    theta = some_rows(draws, population.free)
+    sd = {name: np.asarray(value.std(axis=0)) for name, value in theta.items()}
+    bounds, stated = bounds_sentences(releases, population, theta), n_sentences(releases, population, theta, n, sd)
+    return Sentences((*stated.warnings, *bounds.warnings), (*bounds.notes, *stated.notes))

@@ -35,7 +35,9 @@ NEGLIGIBLE = 36.0  # e^-36 is below the rounding of a double
 # Beyond this many evaluations the tolerance grows tenfold with every 400 more: a rough density earns no more digits.
 PATIENCE, MOST_EVALUATIONS = 800, 3000
 MOST_MODES = 12
+EVEN_SHARE = 0.1
 MOST_ROUNDS = 60
+HOPELESS = 1e21  # no search beyond the prior's draws comes back from a log density below this
 OUTWARD = 1.5  # the search beyond the prior's draws goes out by this factor
 
 
@@ -80,6 +82,30 @@ class Line:
         share = np.divide(first * t + (last - first) * t**2 / 2, whole, out=t.copy(), where=whole > 0)
         return np.asarray(cumulated[cell] + share * np.diff(cumulated)[cell])
 
+    def propose(self, rng: np.random.Generator, count: int) -> tuple[Floats, Floats]:
+        """Draws (count, 1) as proposals and their log density: a few spread each panel's mass evenly over it.
+
+        A polynomial through a rough density may be zero where the density is not.
+        """
+        points, height, cumulated = self._cells()
+        mass = np.diff(cumulated)
+        panel_mass = mass.reshape(-1, CELLS).sum(axis=1)
+        low, width = self.edges[:, 0], np.diff(self.edges, axis=1)[:, 0]
+        is_even = rng.random(count) < EVEN_SHARE
+        panel = np.minimum(np.searchsorted(np.cumsum(panel_mass), rng.random(count)), len(low) - 1)
+        x = np.where(is_even, low[panel] + width[panel] * rng.random(count), self.draw(rng, (count,)))
+        cell = np.clip(np.searchsorted(points[:, 0], x, side="right") - 1, 0, len(points) - 1)
+        length = points[cell, 1] - points[cell, 0]
+        t = np.clip((x - points[cell, 0]) / length, 0, 1)
+        first, last = height[cell, 0], height[cell, 1]
+        whole = (first + last) / 2
+        shape = np.divide(first + (last - first) * t, whole, out=np.ones(count), where=whole > 0)
+        own = cell // CELLS
+        even = panel_mass[own] / width[own]
+        with np.errstate(divide="ignore"):
+            log_density = np.log((1 - EVEN_SHARE) * shape * mass[cell] / length + EVEN_SHARE * even)
+        return x[:, None], np.asarray(log_density)
+
     def _cells(self) -> tuple[Floats, Floats, Floats]:
         """Each panel cut into cells: their ends (C, 2), the density there (C, 2), and the mass up to each (C + 1)."""
         at_ends, integrals = _cell_matrices()
@@ -121,6 +147,8 @@ class _Search:
         self.target, self.density, self.is_rough = target, Density(target), is_rough
         self.points: Floats = self._first_points(rng)
         self.values: Floats = self.density(self.points[:, None])
+        if not np.any(self.values > -HOPELESS):
+            self.density.check_resolution(self.values)  # before the search goes where such a density is slow
         self._go_outward()
         if not np.any(self.values > -np.inf):
             raise NoisewiseError(
@@ -129,6 +157,7 @@ class _Search:
                 evaluations=self.density.evaluations,
             )
         self._close_in()
+        self.density.check_resolution(self.values)
 
     def _first_points(self, rng: np.random.Generator) -> Floats:
         """Prior draws in order; for a prior that gives none, numbers around 0."""

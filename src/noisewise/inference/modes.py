@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -22,10 +23,11 @@ from noisewise.errors import NoisewiseError
 from noisewise.inference.density import Density
 from noisewise.inference.kernels import Bools, Floats
 
-__all__ = ["Frame", "draw_t", "factor_of", "find_frames", "log_t"]
+__all__ = ["Frame", "Frames", "draw_t", "factor_of", "find_frames", "log_t"]
 
 FIRST_POINTS, POINTS, EFFECTIVE, ARRIVED = 512, 192, 0.35, 0.15
 MOST_TEMPERINGS = 60
+BENT = 0.1  # of the points effective: of a bent ridge ever fewer are, of anything like an ellipse more
 DEGREES, STRETCH = 5.0, 1.5
 # Two groups lie apart if their centres are this many of their summed sds apart; halves of a normal law are 1.3, of a
 # uniform one 1.7.
@@ -52,7 +54,14 @@ class Frame:
         return float(np.log(np.abs(np.diag(self.factor))).sum())
 
 
-def find_frames(rng: np.random.Generator, density: Density) -> list[Frame]:
+class Frames(NamedTuple):
+    """A frame for each mode, and whether the mass was ever so unlike an ellipse that part of it may have been lost."""
+
+    frames: list[Frame]
+    is_bent: bool
+
+
+def find_frames(rng: np.random.Generator, density: Density) -> Frames:
     """Mean and covariance of the posterior, in each of its modes that lie apart."""
     points = density.target.draw_prior(rng, FIRST_POINTS)
     points = points[np.isfinite(points).all(axis=1)]
@@ -64,11 +73,12 @@ def find_frames(rng: np.random.Generator, density: Density) -> list[Frame]:
             f"({density.non_finite} gave NaN or infinity). Check that the prior allows what was released.",
             evaluations=density.evaluations,
         )
-    demand, reached = EFFECTIVE, 0.0
+    demand, reached, smallest = EFFECTIVE, 0.0, EFFECTIVE
     for _ in range(MOST_TEMPERINGS):
         beta, weights, has_arrived = _tempered(parts, log_proposal, demand)
         # A curved ridge never lets a t law be so effective: ask for less until beta moves on.
         demand, reached = (0.7 * demand if beta <= 1.05 * reached else min(EFFECTIVE, 1.2 * demand)), max(beta, reached)
+        smallest = min(smallest, demand)
         groups = _groups(points, weights, weights > 0)
         frames = [_frame(points, np.where(group, weights, 0.0)) for group in groups]
         if has_arrived:
@@ -78,7 +88,8 @@ def find_frames(rng: np.random.Generator, density: Density) -> list[Frame]:
         parts = density.parts(points)
         if not np.any(parts[1] > -np.inf):
             raise NoisewiseError("The posterior density is zero all around the place where it seemed to be highest.")
-    return frames
+    density.check_resolution(parts.sum(axis=0))
+    return Frames(frames, smallest < BENT)
 
 
 def _tempered(parts: Floats, log_proposal: Floats, demand: float) -> tuple[float, Floats, bool]:

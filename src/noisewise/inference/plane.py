@@ -14,7 +14,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from scipy.special import logsumexp
@@ -24,7 +26,7 @@ from noisewise.inference.density import BATCH, Density, ExactTarget
 from noisewise.inference.kernels import Bools, Floats, Indices
 from noisewise.inference.modes import Frame, draw_t, factor_of, find_frames, log_t
 
-__all__ = ["Grid", "PlaneDraws", "evidence", "lay_grids", "moments", "sample"]
+__all__ = ["Grid", "PlaneDraws", "Proposal", "accepted", "evidence", "lay_grids", "moments", "sample"]
 
 SIDE, FINEST = 25, 385
 NEGLIGIBLE = 28.0
@@ -55,6 +57,12 @@ class Grid:
     def points(self) -> Floats:
         """z at every point of the grid, (A, B, 2)."""
         return np.stack(np.meshgrid(self.first, self.second, indexing="ij"), axis=-1)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether no border has mass, so that nothing leads out."""
+        border = np.concatenate([self.values[0], self.values[-1], self.values[:, 0], self.values[:, -1]])
+        return bool(border.max() < self.values.max() - NEGLIGIBLE / 2)
 
     def log_mass(self, stride: int = 1) -> float:
         """The log of the density's integral by the trapezoidal rule on every stride-th point."""
@@ -93,18 +101,28 @@ class Grid:
         return np.stack([self.first[a] + self.steps[0] * s, self.second[b] + self.steps[1] * t], axis=-1)
 
 
+class Proposal(Protocol):
+    """What the sampler asks of a grid or a mesh: draws and the log density of its interpolant, in its frame."""
+
+    @property
+    def frame(self) -> Frame: ...
+    def log_mass(self) -> float: ...
+    def draw(self, rng: np.random.Generator, count: int) -> Floats: ...
+    def log_interpolant(self, z: Floats) -> Floats: ...
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class PlaneDraws:
     """Draws of the independence sampler and how they went."""
 
-    positions: Floats  # (chains, draws, 2)
+    positions: Floats  # (chains, draws, size)
     acceptance: float
     non_finite: tuple[int, ...]  # proposals of each chain without a finite density
 
 
-def lay_grids(rng: np.random.Generator, density: Density) -> tuple[Grid, ...]:
-    """A grid for each mode of a target of size 2 that has mass."""
-    frames = find_frames(rng, density)
+def lay_grids(rng: np.random.Generator, density: Density, frames: list[Frame] | None = None) -> tuple[Grid, ...]:
+    """A grid for each mode of a target of size 2 that has mass; `frames` if they are already known."""
+    frames = find_frames(rng, density).frames if frames is None else frames
     grids = [_Mode(density, frames, k).grid() for k in range(len(frames))]
     found = [grid for grid in grids if grid is not None]
     top = max(grid.log_mass() for grid in found)
@@ -135,15 +153,29 @@ def moments(grids: tuple[Grid, ...], target: ExactTarget, stride: int = 1) -> di
 def sample(
     rng: np.random.Generator,
     density: Density,
-    grids: tuple[Grid, ...],
+    grids: Sequence[Proposal],
     *,
     chains: int,
     draws: int,
     progress: Progress | None = None,
 ) -> PlaneDraws:
     """The independence Metropolis sampler whose proposals come from the grids' interpolants."""
+    positions, log_proposal = propose(rng, grids, chains * (draws + BURN))
+    return accepted(rng, density, positions, log_proposal, chains=chains, draws=draws, progress=progress)
+
+
+def accepted(
+    rng: np.random.Generator,
+    density: Density,
+    positions: Floats,
+    log_proposal: Floats,
+    *,
+    chains: int,
+    draws: int,
+    progress: Progress | None = None,
+) -> PlaneDraws:
+    """What independent proposals (chains * (draws + BURN), size) become when they are accepted by their weights."""
     steps = draws + BURN
-    positions, log_proposal = propose(rng, grids, chains * steps)
     log_density = np.empty(len(positions))
     for start in range(0, len(positions), BATCH):
         rows = slice(start, start + BATCH)
@@ -152,13 +184,13 @@ def sample(
             progress(min(start + BATCH, len(positions)), len(positions))
     broken = np.isnan(log_density).reshape(chains, steps)
     log_weight = np.where(broken, -np.inf, (log_density - log_proposal).reshape(chains, steps))
-    picked, accepted = _accept(rng, log_weight)
-    kept = np.take_along_axis(positions.reshape(chains, steps, 2), picked[:, BURN:, None], axis=1)
+    picked, has_moved = _accept(rng, log_weight)
+    kept = np.take_along_axis(positions.reshape(chains, steps, -1), picked[:, BURN:, None], axis=1)
     counts = broken[:, BURN:].sum(axis=1)
-    return PlaneDraws(kept, float(accepted[:, BURN:].mean()), tuple(int(count) for count in counts))
+    return PlaneDraws(kept, float(has_moved[:, BURN:].mean()), tuple(int(count) for count in counts))
 
 
-def propose(rng: np.random.Generator, grids: tuple[Grid, ...], count: int) -> tuple[Floats, Floats]:
+def propose(rng: np.random.Generator, grids: Sequence[Proposal], count: int) -> tuple[Floats, Floats]:
     """Positions (count, 2) from the interpolants, a few from t laws, and the log density of that mixture."""
     masses = np.array([grid.log_mass() for grid in grids])
     shares = np.maximum(np.exp(masses - logsumexp(masses)), 1e-3)

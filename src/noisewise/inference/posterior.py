@@ -25,6 +25,7 @@ from noisewise.inference.check import Check, predictive_check, replicate_count
 from noisewise.inference.confidential import StatisticPosterior, statistic_labels
 from noisewise.inference.intervals import checked_level, interval_of
 from noisewise.inference.kernels import Floats
+from noisewise.printable import printable
 from noisewise.release import Release
 
 __all__ = ["Posterior"]
@@ -269,9 +270,8 @@ class Posterior:
 
     def __repr__(self) -> str:
         shape = next(iter(self.draws.values())).shape
-        if self.is_point:
-            return f"<Posterior of {', '.join(self.draws)} by {self.method}: a point estimate>"
-        return f"<Posterior of {', '.join(self.draws)} by {self.method}: {shape[0]} chains of {shape[1]} draws>"
+        kind = "a point estimate" if self.is_point else f"{shape[0]} chains of {shape[1]} draws"
+        return printable(f"<Posterior of {', '.join(self.draws)} by {self.method}: {kind}>")
 
     def _diagnose(self, name: str, judge: Callable[[Floats], float]) -> dict[str, Value]:
         self._refuse_point(name)

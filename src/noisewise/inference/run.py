@@ -17,14 +17,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noisewise.errors import InvalidArgument, NoisewiseError
 from noisewise.exact import integer
-from noisewise.inference import adapt
+from noisewise.inference import adapt, archive
 from noisewise.inference.adapt import Adaptation, Progress
 from noisewise.inference.kernels import Floats, Kernel, MakeKernel, Target, Walk
 
@@ -304,11 +303,9 @@ def _arrays_inside(saved: Any) -> Any:
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            arrays = {key: file[key] for key in file.files}
-        numbers: dict[str, Any] = json.loads(str(arrays["numbers"]))
+        numbers, arrays = archive.arrays_of(path, text="numbers")
         if numbers["format"] != FORMAT:
             raise ValueError(numbers["format"])
-    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+    except archive.DAMAGED as error:
         raise InvalidArgument(f"path: {path} is not a saved run ({type(error).__name__}).", argument="path") from error
     return numbers, arrays

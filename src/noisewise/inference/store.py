@@ -2,14 +2,14 @@
 
 The file is a NumPy archive (whatever its name): the draws as arrays and one JSON header with every other field. The
 population is written in the grammar of spec files, the releases in their own checked form. Nothing is pickled; a model
-of another kind is written by its own `to_spec()` and read by the `from_spec` of its class inside this package.
+is written by its own `to_spec()` under its name in `MODELS`, the fixed list of what a file may hold. A name that is not
+in it is refused: a file never says what is imported.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from os import PathLike
 from typing import Any
 
@@ -20,6 +20,7 @@ from noisewise.inference import archive
 from noisewise.inference.diagnostics import Verdict
 from noisewise.inference.exact import IndependentVerdict
 from noisewise.inference.posterior import Posterior
+from noisewise.printable import shown
 from noisewise.release import Release
 
 __all__ = ["FORMAT", "load", "save"]
@@ -41,6 +42,25 @@ class SavedVerdict:
 
 
 VERDICTS["SavedVerdict"] = SavedVerdict
+
+
+def _linear_regression() -> Any:
+    from noisewise.regression.model import LinearRegression
+
+    return LinearRegression
+
+
+def _graphical_model() -> Any:
+    from noisewise.graphical.model import GraphicalModel
+
+    return GraphicalModel
+
+
+MODELS: dict[str, Callable[[], Any]] = {"LinearRegression": _linear_regression, "GraphicalModel": _graphical_model}
+OLD_NAMES = {
+    "noisewise.regression.model:LinearRegression": "LinearRegression",
+    "noisewise.graphical.model:GraphicalModel": "GraphicalModel",
+}
 
 
 def save(posterior: Posterior, path: str | PathLike[str]) -> None:
@@ -113,12 +133,14 @@ def _verdict_from_plain(plain: Any) -> Any:
 
 
 def _population_to_plain(population: Any) -> dict[str, Any]:
-    if hasattr(population, "to_spec"):
-        kind = type(population)
-        return {"class": f"{kind.__module__}:{kind.__qualname__}", "spec": population.to_spec()}
-    from noisewise.populations.text import population_to_spec
+    for name, model in MODELS.items():
+        if type(population).__name__ == name and type(population) is model():
+            return {"class": name, "spec": population.to_spec()}
+    from noisewise.populations.text import Written, population_to_spec
 
     try:
+        if not isinstance(population, Written):
+            raise Unsupported(f"{shown(type(population).__name__)} is neither a population nor one of our models.")
         return {"spec": population_to_spec(population)}
     except NoisewiseError as error:
         raise Unsupported(
@@ -132,7 +154,7 @@ def _population_from_plain(plain: dict[str, Any]) -> Any:
         from noisewise.populations.text import population_from_spec
 
         return population_from_spec(plain["spec"])
-    module, _, name = plain["class"].partition(":")
-    if not module.startswith("noisewise.") or not name.isidentifier():
-        raise InvalidArgument("its model is not one of this package.", argument="path")
-    return getattr(importlib.import_module(module), name).from_spec(plain["spec"])
+    name = OLD_NAMES.get(plain["class"], plain["class"])
+    if name not in MODELS:
+        raise InvalidArgument(f"its model {shown(name)} is not one of {', '.join(MODELS)}.", argument="path")
+    return MODELS[name]().from_spec(plain["spec"])

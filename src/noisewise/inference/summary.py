@@ -10,6 +10,7 @@ import numpy as np
 from noisewise.errors import NoisewiseError
 from noisewise.inference import diagnostics
 from noisewise.inference.kernels import Floats
+from noisewise.printable import printable
 
 if TYPE_CHECKING:
     from noisewise.inference.posterior import Posterior
@@ -35,7 +36,7 @@ def summary(posterior: Posterior) -> str:
     lines.append("")
     how, _, law = posterior.because.partition("; ")
     facts = [
-        ("Method", f"{posterior.method} ({how})."),
+        ("Method", _method(posterior.method, how)),
         ("Likelihood", f"{posterior.likelihood} ({law})." if law else posterior.likelihood),
         ("Stated n", _stated(posterior)),
         ("Evidence", "" if posterior.log_evidence is None else f"log p(releases) = {posterior.log_evidence:.6g}"),
@@ -45,7 +46,7 @@ def summary(posterior: Posterior) -> str:
     for name, text in facts:
         if text:
             lines += textwrap.wrap(f"{name}: {text}", WIDTH, subsequent_indent="  ")
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 _HEADINGS = ("parameter", "mean", "sd", "5 %", "50 %", "95 %", "ess", "rhat")
@@ -79,6 +80,11 @@ def _exact_moments(posterior: Posterior) -> dict[str, tuple[float, float]]:
     means = np.concatenate([np.ravel(value) for value in posterior.mean.values()])
     sds = np.concatenate([np.ravel(value) for value in posterior.sd.values()])
     return {label: (float(m), float(s)) for label, m, s in zip(labels, means, sds, strict=True)}
+
+
+def _method(name: str, how: str) -> str:
+    """The method by its name; of "exact" what was done, since the word is kept for a release's own law."""
+    return f"{how[:1].upper()}{how[1:]}." if name == "exact" else f"{name} ({how})."
 
 
 def _stated(posterior: Posterior) -> str:

@@ -105,6 +105,10 @@ class RecordsBank:
         return 5e-4 if any(law.is_discrete for law in laws) else 1e-4
 
     @property
+    def cautions(self) -> tuple[str, ...]:
+        return ()
+
+    @property
     def is_exact(self) -> bool:
         return True
 

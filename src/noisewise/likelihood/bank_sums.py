@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from noisewise.compilation import njit
 from noisewise.likelihood.normal_sum import Noise, row_of
 from noisewise.likelihood.scrambles import N_SCRAMBLES
 from noisewise.populations.cleaned import attach

@@ -67,6 +67,10 @@ class ClosedSum:
         return model if is_closed is not None else None
 
     @property
+    def cautions(self) -> tuple[str, ...]:
+        return self.normal_rows.cautions(self.n)
+
+    @property
     def is_exact(self) -> bool:
         return not self.normal_rows.matter
 
@@ -103,7 +107,11 @@ class ClosedSum:
         return numerical_score(self.log_likelihood, theta, scalar_supports(self.population))
 
     def draw_statistic(self, rng: np.random.Generator, theta: Theta) -> Array:
-        """By the central limit theorem given theta: theta itself was learnt from the exact law."""
+        """The sum given y and theta, from its own law where that is inverted, else by the central limit theorem."""
+        from noisewise.likelihood.joint_sum import JointSum
+
+        if JointSum.refusal(self.releases, self.population, n=self.n) is None:
+            return JointSum(self.releases, self.population, n=self.n).draw_statistic(rng, theta)
         return self.normal.draw_statistic(rng, theta)
 
     def latent(self, parameters: Parameters) -> Any:

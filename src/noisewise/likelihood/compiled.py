@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from numba import njit
+from noisewise.compilation import njit
 
 ROOT_2 = math.sqrt(2.0)
 ROOT_PI = math.sqrt(math.pi)
@@ -36,8 +36,9 @@ def _term(z: float, r: float) -> float:
 @njit(cache=True)  # type: ignore[untyped-decorator]
 def log_density_and_pull(d: float, tau: float, b: float) -> tuple[float, float]:
     """log f at distance d = y - mean, and its slope in the mean."""
-    if tau < 1e-7 * b and abs(d) > 40.0 * tau:
-        return -abs(d) / b - math.log(2.0 * b), (1.0 if d > 0 else -1.0) / b
+    if tau == 0.0 or (tau < 1e-7 * b and abs(d) > 40.0 * tau):
+        side = 1.0 if d > 0 else -1.0 if d < 0 else 0.0
+        return -abs(d) / b - math.log(2.0 * b), side / b
     z, r = d / tau, tau / b
     one, two = _term(z, r), _term(-z, r)
     top = max(one, two)

@@ -48,6 +48,7 @@ class CountModel:
     population: Any
     n: int
     is_exact: ClassVar[bool] = True
+    cautions: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def of(cls, releases: tuple[Release, ...], population: Any, *, n: int) -> CountModel:
@@ -169,6 +170,7 @@ class TableModel:
     population: Any
     n: int
     is_exact: ClassVar[bool] = True
+    cautions: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def of(cls, releases: tuple[Release, ...], population: Any, *, n: int) -> TableModel:
@@ -259,6 +261,7 @@ class CellsModel:
     population: Any
     n: int
     is_exact: ClassVar[bool] = True
+    cautions: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def of(cls, releases: tuple[Release, ...], population: Any, *, n: int) -> CellsModel:
@@ -293,13 +296,7 @@ class CellsModel:
 
     def draw_statistic(self, rng: np.random.Generator, theta: Theta) -> Array:
         """The true cell counts given the answers and theta: of c_j answers j, cell i has a share p_i R_ij/q_j."""
-        p = self.probabilities(theta)
-        rows = cells.response_matrix(keep=self._keep, cells=p.shape[1])
-        drawn = np.zeros(p.shape)
-        for j, count in enumerate(self._counts):
-            share = p * rows[:, j]
-            drawn += rng.multinomial(int(count), share / np.sum(share, axis=1, keepdims=True))
-        return drawn
+        return cells.draw_cells(rng, self._counts, self.probabilities(theta), keep=self._keep)
 
     def latent(self, parameters: Parameters) -> None:
         """None: the true cells are already summed out."""

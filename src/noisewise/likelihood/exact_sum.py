@@ -3,6 +3,9 @@
 A continuous population is laid out on panels on which the feature is monotone (cut at its kinks and turning points,
 and at quantiles of the population), with atoms where the clamp or a clip piles mass up, and its characteristic function
 is inverted (`inversion`). Panels are shared by rows of theta of similar spread, so a wide prior costs a few layouts.
+A density that breaks off or has a pole inside a panel (a uniform law within the bounds, a gamma law of shape below 1)
+is not seen right by shared panels: their mass shows it. Such rows get panels of their own, cut and filled in
+probability, x = Q(u), where a break is an end and a pole is none.
 A discrete population whose feature takes evenly spaced values is convolved exactly (`integers`).
 
 Rows whose inversion is not resolved at an affordable cost (two or three records under noise far below their range) keep
@@ -42,6 +45,7 @@ LARGEST_ERROR = 0.02
 TOLERANCE = 1e-6  # of p: far below what a posterior could show
 HOPELESS = 300.0
 PRIOR_DRAWS = 256
+LARGEST_MISS = 1e-9  # of the mass of one record on shared panels
 NARROWEST = 1e-3  # of the noise scale
 MOST_CONVOLVED = 20_000
 
@@ -65,6 +69,10 @@ class ExactSum:
         (self.column,) = self.feature.columns()
         self.one: Population = attach(population, release.schema, (self.column,))[self.column]
         self.normal_rows = NormalRows() if normal_rows is None else normal_rows
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        return self.normal_rows.cautions(self.n)
 
     @property
     def is_exact(self) -> bool:
@@ -120,7 +128,21 @@ class ExactSum:
         return result
 
     def _inverted(self, theta: Theta, rows: int) -> inversion.Inverted:
-        layout = self.layout(theta, rows)
+        layout, missed = self._shared_layout(theta, rows)
+        rough = np.flatnonzero(~(np.abs(missed) <= LARGEST_MISS))
+        if not rough.size:
+            return self._inverted_on(layout, rows)
+        found = inversion.Inverted(np.full(rows, np.nan), np.full(rows, np.inf))
+        smooth = np.setdiff1d(np.arange(rows), rough)
+        if smooth.size:
+            parts = {"weights": layout.weights[smooth], "atom_weights": layout.atom_weights[smooth]}
+            found.log_density[smooth], found.error[smooth] = self._inverted_on(layout._replace(**parts), smooth.size)
+        for row in rough:
+            one = {name: np.asarray(value)[row : row + 1] for name, value in theta.items()}
+            found.log_density[row : row + 1], found.error[row : row + 1] = self._inverted_on(self._own_layout(one), 1)
+        return found
+
+    def _inverted_on(self, layout: Layout, rows: int) -> inversion.Inverted:
         if not np.all(np.isfinite(layout.weights)):
             return inversion.Inverted(np.full(rows, np.nan), np.full(rows, np.inf))
         scale = float(self.normal.noise.scale[0])
@@ -130,7 +152,12 @@ class ExactSum:
         )
 
     def layout(self, theta: Theta, rows: int) -> Layout:
-        """The law of one record's feature, on panels that all rows share."""
+        """The law of one record's feature, on panels that all rows share; of a single row on panels that fit."""
+        layout, missed = self._shared_layout(theta, rows)
+        return self._own_layout(theta) if rows == 1 and not abs(missed[0]) <= LARGEST_MISS else layout
+
+    def _shared_layout(self, theta: Theta, rows: int) -> tuple[Layout, Array]:
+        """Panels that all rows share, and the mass of each row that they do not see."""
         schema = self.releases[0].schema
         entry = schema.bounded(self.column)
         cuts, constants = self._pieces
@@ -143,9 +170,14 @@ class ExactSum:
         x, w = on_panels(edges, ORDER)
         x, w = x[~is_flat], w[~is_flat]
         log_density = self.one.log_density(x.ravel(), theta)
+        wanted = np.ones(rows)
         if not _clamps(self.releases[0]):
             # Truncated: only ratios count, so a law that lies far outside the bounds keeps its digits.
-            log_density = log_density - np.max(log_density, axis=1, keepdims=True)
+            largest = np.max(log_density, axis=1, keepdims=True)
+            log_density = log_density - largest
+            mass = self.one.between([entry.low], [entry.high], theta)[:, 0]
+            with np.errstate(over="ignore", invalid="ignore"):
+                wanted = np.broadcast_to(np.where(mass >= 1e-9, mass / np.exp(largest[:, 0]), np.nan), rows)
         with np.errstate(under="ignore", invalid="ignore"):
             density = np.exp(log_density).reshape(-1, *x.shape)
         weights = np.broadcast_to(density, (rows, *x.shape)) * w
@@ -155,7 +187,32 @@ class ExactSum:
         # Truncation divides by the mass inside; under a clamp the total is 1 up to what lies beyond the last cut.
         weights = weights / total[:, None, None]
         shares = np.stack([*atoms.values()], axis=1) / total[:, None] if atoms else np.zeros((rows, 0))
-        return Layout(np.asarray(values), weights, np.array([*atoms]), shares)
+        # Of a law almost wholly outside the bounds only the shape is known: its mass tells nothing.
+        missed = np.where(np.isnan(wanted) & np.isfinite(total), 0.0, total / wanted - 1)
+        return Layout(np.asarray(values), weights, np.array([*atoms]), shares), missed
+
+    def _own_layout(self, theta: Theta) -> Layout:
+        """Panels of one row, in probability: u runs between the values of the distribution function at all cuts."""
+        schema = self.releases[0].schema
+        cuts, constants = self._pieces
+        at_cuts = self.one.cdf(cuts, theta)[0]
+        ends = np.unique(np.clip([*at_cuts, *CUTS], at_cuts[0], at_cuts[-1]))
+        if not np.all(np.isfinite(ends)) or ends.size < 2:
+            return Layout(np.zeros((1, ORDER)), np.full((1, 1, ORDER), np.nan), np.empty(0), np.zeros((1, 0)))
+        u, w = on_panels(ends, ORDER)
+        p, law = self.one.values(theta), self.one.distribution
+        low = law.quantile(u.ravel()[None], p).reshape(u.shape)
+        high = law.upper_quantile(law.survival(cuts[-1:], p)[0] + (at_cuts[-1] - u.ravel())[None], p).reshape(u.shape)
+        x = np.clip(np.where(u < 0.5, low, high), cuts[0], cuts[-1])
+        middle = x[:, ORDER // 2]
+        is_flat = np.zeros(len(x), bool)
+        for start, stop, _ in constants:
+            is_flat |= (middle > start) & (middle < stop)
+        values = np.broadcast_to(self.feature.value({self.column: x[~is_flat]}, schema), x[~is_flat].shape)
+        atoms = self._atoms(theta, 1)
+        total = w[~is_flat].sum() + sum(float(mass[0]) for mass in atoms.values())
+        shares = np.array([[float(mass[0]) / total for mass in atoms.values()]])
+        return Layout(np.asarray(values), w[None, ~is_flat] / total, np.array([*atoms]), shares)
 
     def _atoms(self, theta: Theta, rows: int) -> dict[float, Array]:
         """Mass by value: constant stretches of the feature, and the clamped ends."""
@@ -209,7 +266,11 @@ class ExactSum:
         return numerical_score(self.log_likelihood, theta, scalar_supports(self.population))
 
     def draw_statistic(self, rng: np.random.Generator, theta: Theta) -> Array:
-        """By the central limit theorem given theta: theta itself was learnt from the exact law."""
+        """The sum given y and theta, from its own law where that is inverted, else by the central limit theorem."""
+        from noisewise.likelihood.joint_sum import JointSum
+
+        if JointSum.refusal(self.releases, self.population, n=self.n) is None:
+            return JointSum(self.releases, self.population, n=self.n).draw_statistic(rng, theta)
         return self.normal.draw_statistic(rng, theta)
 
     def latent(self, parameters: Parameters) -> Any:

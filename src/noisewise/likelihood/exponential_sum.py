@@ -24,8 +24,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from noisewise.compilation import njit
 from noisewise.likelihood.few_records import FEW, few_off_atoms
 from noisewise.likelihood.record_law import ends, tilted, transform
 from noisewise.likelihood.sum_noise import SumNoise, choose_tilt, highest_point, least_value, log_noise, on_one_stretch

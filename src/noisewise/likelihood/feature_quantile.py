@@ -19,10 +19,10 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from scipy.special import expit
 
+from noisewise.compilation import njit
 from noisewise.errors import Unsupported
 from noisewise.populations.cleaned import attach, records_from_base
 from noisewise.populations.nodes import kinks_of, record_nodes, turning_points
@@ -185,7 +185,7 @@ class FeatureQuantile:
         ]
 
 
-@numba.njit(cache=True, inline="always")  # type: ignore[untyped-decorator]
+@njit(cache=True, inline="always")  # type: ignore[untyped-decorator]
 def read(ell: float, values: Any, slopes: Any, edges: Any, is_step: bool, layout: Any) -> float:
     """G at one ell; layout = (centre, spread, first, cell, least_until, largest_from)."""
     if is_step:
@@ -210,7 +210,7 @@ def read(ell: float, values: Any, slopes: Any, edges: Any, is_step: bool, layout
     return float(left + r * r * (3.0 - 2.0 * r) * (right - left) + r * (1.0 - r) * bend)
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)  # type: ignore[untyped-decorator]
 def inverse(y: float, values: Any, slopes: Any, edges: Any, is_step: bool, layout: Any) -> float:
     """An ell at which G passes y (to rounding: noise may be very narrow), or the end of the table on y's side."""
     low, high = -FURTHEST, FURTHEST

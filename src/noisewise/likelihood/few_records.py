@@ -14,8 +14,8 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from noisewise.compilation import njit
 from noisewise.likelihood.quadrature import gauss_legendre
 from noisewise.likelihood.sum_noise import log_noise
 from noisewise.populations.parameters import Array

@@ -126,7 +126,23 @@ class _Sum(NamedTuple):
         given = np.zeros(shape) if atom_weights is None else np.asarray(atom_weights, dtype=np.float64)
         if given.shape != shape:
             raise InvalidArgument(f"Atom weights must have shape {shape}, not {given.shape}.", argument="atom_weights")
-        return cls(n, nodes, weights, atoms, given)
+        return cls(n, nodes, weights, atoms, given)._with_points_as_atoms()
+
+    def _with_points_as_atoms(self) -> _Sum:
+        """Panels so short that all their values are one double are an atom there, as far as atoms can be taken out."""
+        is_point = self.nodes.min(axis=1) == self.nodes.max(axis=1)
+        if not is_point.any():
+            return self
+        weights, atoms, atom_weights = self.weights.copy(), self.atoms, self.atom_weights.copy()
+        for value in np.unique(self.nodes[is_point, 0]):
+            here = is_point & (self.nodes[:, 0] == value)
+            if value not in atoms:
+                if atoms.size == 2:
+                    continue
+                atoms, atom_weights = np.append(atoms, value), np.pad(atom_weights, ((0, 0), (0, 1)))
+            atom_weights[:, atoms == value] += weights[:, here].sum(axis=(1, 2))[:, None]
+            weights[:, here] = 0.0
+        return self._replace(weights=weights, atoms=atoms, atom_weights=atom_weights)
 
     def of_rows(self, rows: NDArray[np.intp]) -> _Sum:
         """The same panels under some of the thetas."""
@@ -162,8 +178,11 @@ class _Sum(NamedTuple):
         """Under weights e^{tilt x}: log E e^{tilt X}, tilted probabilities (K, M), their mean and variance."""
         x, sign, logs = self.points()
         joint = logs + tilt[:, None] * x
-        log_moment = logsumexp(joint, axis=1, b=sign)
-        law = sign * np.exp(joint - log_moment[:, None])
+        top = np.max(joint, axis=1, keepdims=True)
+        law = sign * np.exp(joint - top)
+        total = np.sum(law, axis=1, keepdims=True)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            log_moment, law = (top + np.log(total))[:, 0], law / total
         mean = law @ x
         return log_moment, law, mean, np.sum(law * np.square(x - mean[:, None]), axis=1)
 
@@ -195,13 +214,21 @@ class _Sum(NamedTuple):
         return np.asarray(self.n * size * np.max(unit_weights) / np.sum(unit_weights))
 
     def resolved(self, law: Floats) -> tuple[float, float]:
-        """The frequencies that the longest panel resolves, and the panels where the sharpest row has its mass."""
+        """The frequencies that the longest panel resolves, and the panels where the sharpest row has its mass.
+
+        Zero where every panel is a point: nothing there needs a frequency.
+        """
         panels, order = self.nodes.shape
         length = np.abs(np.diff(self.ends))[:, 0]
         mass = np.sum(np.abs(law[:, : self.nodes.size].reshape(-1, panels, order)), axis=-1)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            shortest = float(np.nanmin(np.append(mass @ length / np.sum(mass, axis=1), length.max())))
-        return order / float(length.max()), order / shortest
+        is_long = length > 0
+        if not is_long.any():
+            return 0.0, 0.0
+        length, mass = length[is_long], mass[:, is_long]
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            typical = np.append(mass @ length / np.sum(mass, axis=1), length.max())
+            shortest = np.min(typical[typical > 0])  # of a row without mass there nothing is known
+            return float(order / length.max()), float(order / shortest)
 
     def resolving(self, frequency: float, law: Floats) -> _Sum:
         """The same population, panels cut until each resolves this frequency; panels nearly empty under `law` stay."""
@@ -260,7 +287,7 @@ def _integrate(
     with np.errstate(over="ignore"):
         closed = np.zeros(sum_of.rows) if known is None else period * np.exp(known - log_scale)
     given, typical = sum_of.resolved(law)
-    first, last = 0, max(BLOCK // 8, int(given / step))
+    first, last = 0, max(BLOCK // 8, int(min(given / step, MOST_TERMS)))
     while True:
         finer = sum_of.resolving(last * step, law)
         frequencies = _Frequencies(finer, tilt, log_moment, y, known is not None, step)

@@ -5,8 +5,9 @@
     overlapping parts                                  refused: neither rule is right
 
 Within a group of the same records the law is the statistic's own where that is affordable (counts and tables; sums of
-waiting times and of whole numbers; other sums of up to some hundred records; local answers; order statistics through a
-bank), else the central limit theorem with the clamp inside its moments. `because` says which, and why.
+waiting times and of whole numbers; one to three other sums of up to a thousand records; local answers; order statistics
+through a bank), else the central limit theorem with the clamp inside its moments: taken where the release is while
+records are few, plainly where they are many. `because` says which, and why.
 """
 
 from __future__ import annotations
@@ -23,11 +24,15 @@ from noisewise.likelihood.bank import RecordsBank
 from noisewise.likelihood.closed_sum import ClosedSum
 from noisewise.likelihood.count_models import CellsModel, CountModel, TableModel
 from noisewise.likelihood.exact_sum import ExactSum
+from noisewise.likelihood.joint_sum import JointSum
+from noisewise.likelihood.large_table import LargeTable
 from noisewise.likelihood.local_answers import LocalAnswers
 from noisewise.likelihood.model import Likelihood, Parameters
 from noisewise.likelihood.normal_sum import NormalSum
 from noisewise.likelihood.order_bank import OrderBank
 from noisewise.likelihood.same_records import one_schema
+from noisewise.likelihood.stated_n import refuse_contradicted
+from noisewise.likelihood.tilted_sum import TiltedSum
 from noisewise.populations.parameters import Array, Theta
 from noisewise.privacy.finite import FiniteLaw
 from noisewise.release import Release
@@ -36,6 +41,11 @@ from noisewise.statistics.order import OrderStatistic, Quantile
 from noisewise.statistics.tables import refuse_tied
 
 SMALL_N = 30  # up to here several sums of few records are worth a bank
+TINY_N = 8  # up to here they are worth it before an inversion, whose integrand hardly fades
+LARGEST_TILTED = 1000  # beyond, the central limit theorem needs no help
+MOST_DENSE = 600  # components whose joint covariance is made
+MOST_UNKNOWNS = 50  # beside a large table
+MOST_ENTRIES = 2**22  # of the covariances that are held at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +70,10 @@ class Product:
         return f"{len(self.groups)} independent groups of records: {'; '.join(reasons)}"
 
     @property
+    def cautions(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(caution for group in self.groups for caution in group.cautions))
+
+    @property
     def mixing(self) -> int:
         """Mixing variances to be sampled with theta, over all groups."""
         return sum(getattr(group, "mixing", 0) for group in self.groups)
@@ -76,7 +90,16 @@ class Product:
         return max(getattr(group, "roughness", 0.0) for group in self.groups)
 
     def log_likelihood(self, theta: Theta) -> Array:
-        return np.asarray(sum(group.log_likelihood(theta) for group in self.groups))
+        rows = len(next(iter(theta.values())))
+        pieces = [{name: value[start:stop] for name, value in theta.items()} for start, stop in self._pieces(rows)]
+        return np.concatenate([np.asarray(sum(group.log_likelihood(some) for group in self.groups)) for some in pieces])
+
+    def _pieces(self, rows: int) -> list[tuple[int, int]]:
+        """Rows of theta by turns, so that what many components need fits into memory."""
+        largest = max(sum(len(release.value) for release in group.releases) for group in self.groups)
+        held = largest**2 if largest <= MOST_DENSE else 4 * largest  # a covariance, or the chances of all cells
+        each = rows if largest < 50 else max(1, MOST_ENTRIES // held)
+        return [(start, start + each) for start in range(0, max(rows, 1), max(each, 1))]
 
     def log_likelihood_given(self, theta: Theta, variances: Array) -> Array:
         """log p(y | theta, w) with the mixing variances w (K, mixing), group by group."""
@@ -172,15 +195,24 @@ def stated_sizes(releases: tuple[Release, ...], n: object) -> list[int]:
             "the verdict will say so.",
             argument="n",
         )
+    parts = {(release.dataset, release.part) for release in private}
+    if not isinstance(n, Sequence) and len(parts) > len({dataset for dataset, _ in parts}):
+        raise InvalidArgument(
+            "n is one number, but these releases are of different parts of one data set, and each part has a number of "
+            "records of its own. State one for each release, as in infer(..., n=[2000, 2000]).",
+            argument="n",
+        )
     stated = list(n) if isinstance(n, Sequence) and not isinstance(n, str) else [n] * len(releases)
     if len(stated) != len(releases):
         raise InvalidArgument(f"n lists {len(stated)} numbers for {len(releases)} releases.", argument="n")
-    return [
+    sizes = [
         release.schema.largest_n
         if release.schema.is_change_one
         else integer(value, "n", minimum=1, maximum=release.schema.largest_n)
         for release, value in zip(releases, stated, strict=True)
     ]
+    refuse_contradicted(releases, sizes)
+    return sizes
 
 
 def check_disjoint(releases: tuple[Release, ...]) -> None:
@@ -207,7 +239,7 @@ def _group(releases: tuple[Release, ...], population: Any, likelihood: str, n: i
     if likelihood == "clt":
         if not is_additive or has_finite:
             raise Unsupported("likelihood='clt' needs sums, means, counts or tables; use likelihood='auto'.")
-        return NormalSum(releases, population, n=n)
+        return _normal(releases, population, n)
     if any(isinstance(statistic, Records) for statistic in statistics):
         if len(releases) > 1:
             raise Unsupported(
@@ -233,23 +265,48 @@ def _additive(releases: tuple[Release, ...], population: Any, n: int) -> Likelih
     is_repeated = all(release.statistic == first for release in releases)
     if is_repeated and isinstance(first, Histogram | Marginals):
         if isinstance(first, Marginals) and len(first.cliques) > 1:
-            return NormalSum(releases, population, n=n, reason="cliques overlap")
+            return _normal(releases, population, n, "cliques overlap")
         if all(TableModel.is_affordable(release, n=n) for release in releases):
             return TableModel.of(releases, population, n=n)
-        return NormalSum(releases, population, n=n, reason="the table is too large to enumerate")
+        if LargeTable.is_affordable(releases, n=n):
+            return _large_table(releases, population, n)
+        return _normal(releases, population, n, "the table is too large to enumerate")
     closed = ClosedSum.of(releases, population, n=n)
     if closed is not None:
         return closed
-    reason = "several components"
-    if len(releases) == 1:
-        refusal = ExactSum.refusal(releases[0], population, n=n)
-        if refusal is None and len(population.free) > 1:
-            refusal = "several unknowns, for which the exact law of the sum would be slow"
-        if refusal is None:
-            return ExactSum(releases[0], population, n=n)
-        reason = refusal
-    if n <= SMALL_N:
+    if len(releases) == 1 and len(population.free) == 1 and ExactSum.refusal(releases[0], population, n=n) is None:
+        return ExactSum(releases[0], population, n=n)
+    reason = JointSum.refusal(releases, population, n=n)
+    if n <= (SMALL_N if reason else TINY_N):
         bank = RecordsBank.of(releases, population, n=n)
         if bank.is_affordable():
             return bank
+    if reason is None:
+        return JointSum(releases, population, n=n)
+    if n <= LARGEST_TILTED and TiltedSum.refusal(releases, population, n=n) is None:
+        return TiltedSum(releases, population, n=n, reason=reason)
+    return _normal(releases, population, n, reason)
+
+
+def _normal(releases: tuple[Release, ...], population: Any, n: int, reason: str = "") -> NormalSum:
+    """The central limit theorem, where the covariance of all components can be made."""
+    size = sum(len(release.value) for release in releases)
+    if size > MOST_DENSE:
+        raise Unsupported(
+            f"{releases[0].statistic!s:.80} has {size} components in all and no exact law that is affordable, and the "
+            f"normal law of more than {MOST_DENSE} together is not computed. Infer from fewer components (a coarser "
+            "table, or one of the cliques); several cliques of columns with levels are for a GraphicalModel."
+        )
     return NormalSum(releases, population, n=n, reason=reason)
+
+
+def _large_table(releases: tuple[Release, ...], population: Any, n: int) -> LargeTable:
+    """A table of many cells behind few unknowns; as many unknowns as cells would be drawn for ever."""
+    unknowns = sum(support.size or 1 for support in population.supports.values())
+    if unknowns > MOST_UNKNOWNS:
+        raise Unsupported(
+            f"{releases[0].statistic!s:.80} has {len(releases[0].value)} cells and the population {unknowns} unknowns; "
+            f"more than {MOST_UNKNOWNS} are not drawn beside a table this large. Describe the records by a law with "
+            "fewer unknowns, or release a coarser table."
+        )
+    return LargeTable.of(releases, population, n=n)

@@ -18,8 +18,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from noisewise.compilation import njit
 from noisewise.likelihood.exponential_sum import line_integral
 from noisewise.likelihood.record_law import NO_PIECE, ends, tilted
 from noisewise.likelihood.sum_noise import SumNoise, choose_tilt, highest_point, least_value, log_noise, on_one_stretch

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from noisewise.errors import Unsupported
+from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.likelihood import clipped_normal, clipped_normal_gaussian, local_absolute, local_general, local_square
 from noisewise.likelihood.answers import FEWEST, Summed
 from noisewise.likelihood.model import Parameters, numerical_score, scalar_supports
@@ -33,12 +33,14 @@ from noisewise.statistics.local import Records
 LARGEST_ERROR = 1e-4  # of a log-likelihood summed through nodes
 LARGEST_SHARE = 1e-5  # of it an answer, where the density is itself a mixture over nodes
 MOST_CUTS = 200
+PIECE = 128  # thetas whose nodes are laid at once
 
 
 class LocalAnswers:
     """The likelihood of local answers under Laplace or Gaussian noise."""
 
     is_exact = True
+    cautions: tuple[str, ...] = ()
 
     def __init__(self, release: Release, population: Any, *, n: int) -> None:
         statistic, law = release.statistic, release.law
@@ -125,20 +127,38 @@ class LocalAnswers:
         return np.asarray(-0.5 * z * z - np.log(self.scale) - 0.5 * np.log(2 * np.pi))
 
     def _mixture(self, y: Array, theta: Theta) -> Array:
-        """The density of an answer as a mixture over the nodes of a record."""
-        schema = self.releases[0].schema
+        """The density of an answer as a mixture over the nodes of a record; -inf where there can be no record."""
         rows = len(next(iter(theta.values()))) if theta else 1
         result = np.empty((rows, y.size))
+        for start in range(0, rows, PIECE):
+            piece = slice(start, min(start + PIECE, rows))
+            result[piece] = self._mixtures(y, {name: np.asarray(value)[piece] for name, value in theta.items()})
+        return result
+
+    def _mixtures(self, y: Array, theta: Theta) -> Array:
+        schema = self.releases[0].schema
+        rows = len(next(iter(theta.values()))) if theta else 1
+        try:
+            nodes = record_nodes(self.one, schema, self.column, theta, self.kinks)
+        except InvalidArgument:  # no mass inside the bounds under any of these
+            return np.full((rows, y.size), -np.inf)
+        values = np.broadcast_to(self.feature.value({self.column: nodes.x}, schema), nodes.x.shape)
+        with np.errstate(divide="ignore"):
+            logs = np.log(nodes.weight)
+        result = np.empty((rows, y.size))
         for row in range(rows):
-            one = {name: np.asarray(value)[row : row + 1] for name, value in theta.items()}
-            nodes = record_nodes(self.one, schema, self.column, one, self.kinks)
-            values = np.broadcast_to(self.feature.value({self.column: nodes.x}, schema), nodes.x.shape)
-            with np.errstate(divide="ignore"):
-                logs = np.log(nodes.weight)
-            kept = logs[0] > logs[0].max() - 60
-            result[row] = local_general.log_density(
-                y, nodes=values[0, kept], log_weights=logs[:, kept], log_noise=self.log_noise_of
-            )[0]
+            if np.isnan(logs[row]).any():
+                one = {name: np.asarray(value)[row : row + 1] for name, value in theta.items()}
+                is_defined = not np.isnan(self.one.log_density(nodes.x[row : row + 1], one)).any()
+                result[row] = -np.inf if is_defined else np.nan
+                continue
+            kept = logs[row] > logs[row].max() - 60
+            at, weights = values[row, kept], logs[row, kept]
+            if self.is_laplace:
+                result[row] = local_general.laplace_log_density(y, nodes=at, log_weights=weights, scale=self.scale)
+            else:
+                noise = self.log_noise_of
+                result[row] = local_general.log_density(y, nodes=at, log_weights=weights, log_noise=noise)[0]
         return result
 
 

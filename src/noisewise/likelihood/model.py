@@ -32,6 +32,11 @@ class Likelihood(Protocol):
         """One sentence: which law this is, and why it was chosen."""
         ...
 
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """Where this law is known to fall short for these releases: sentences that open the verdict."""
+        ...
+
     def log_likelihood(self, theta: Theta) -> Array:
         """log p(y | theta), (K,)."""
         ...

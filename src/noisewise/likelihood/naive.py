@@ -30,6 +30,7 @@ class NaiveLikelihood:
     """log p of the releases as if they carried no noise, each release on its own."""
 
     is_exact = False
+    cautions: tuple[str, ...] = ()
     because = "the noise is ignored, for comparison only: intervals are too narrow"
 
     def __init__(self, releases: Any, population: Any, *, n: object = None) -> None:

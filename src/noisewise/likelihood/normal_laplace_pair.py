@@ -19,9 +19,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
+from noisewise.compilation import njit
 from noisewise.likelihood import normal_laplace
 from noisewise.likelihood.compiled import log_density_and_pull
 from noisewise.likelihood.quadrature import gauss_legendre
@@ -61,7 +61,8 @@ def _rows(d: Floats, covariance: Floats, b: Floats) -> Floats:
         cross = covariance[:, 0, 1]
         rho = np.where(product > 0, np.clip(cross / product, -1, 1), 0.0)
         left = np.where(product > 0, (product - np.abs(cross)) * (product + np.abs(cross)) / np.square(product), 1.0)
-        valid = (np.abs(cross) <= product * (1 + 1e-14)) & (b1 > 0) & (b2 > 0)
+        # Two features that a population ties together are correlated by 1 up to what their moments were rounded to.
+        valid = (np.abs(cross) <= product * (1 + 1e-9)) & (b1 > 0) & (b2 > 0)
         integral = _log_integrals(d1, d2, tau1, tau2, b1, b2, rho, np.maximum(left, 0.0), *gauss_legendre(NODES))
         # A first component that does not vary is Laplace by itself, and so independent of the second.
         apart = normal_laplace.log_density(d1, mean=0.0, variance=0.0, scale=b1)

@@ -1,4 +1,4 @@
-"""Which rows of an exact law kept the normal law's value, and whether that could show in a posterior.
+"""Which rows of theta a law was asked about, which of them kept the normal law's value, and whether that could show.
 
 An exact law of a sum has parameters at which it would cost too much, and gives them the central limit theorem's value.
 That is told where such a row comes within e^-10 of the best row that was seen: the posterior may have mass there.
@@ -6,13 +6,16 @@ That is told where such a row comes within e^-10 of the best row that was seen: 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from noisewise.populations.parameters import Array
+from noisewise.populations.parameters import Array, Theta
 
-__all__ = ["NormalRows"]
+__all__ = ["NormalRows", "SeenRows"]
 
 SEEN = 10.0
+KEPT = 96  # rows that a law remembers, at most
 
 
 class NormalRows:
@@ -21,7 +24,7 @@ class NormalRows:
     def __init__(self) -> None:
         self.best, self.best_normal = -np.inf, -np.inf
 
-    def add(self, log_likelihood: Array, is_normal: Array) -> None:
+    def add(self, log_likelihood: Array, is_normal: Any) -> None:
         """Rows (K,) that were evaluated, and which of them are normal."""
         self.best = float(np.nanmax(log_likelihood, initial=self.best))
         self.best_normal = float(np.nanmax(log_likelihood[np.asarray(is_normal, bool)], initial=self.best_normal))
@@ -36,3 +39,39 @@ class NormalRows:
             return ""
         which = "the most likely" if self.best_normal >= self.best else "some likely"
         return f"; but at {which} parameters the central limit theorem, as the exact law would cost too much there"
+
+    def cautions(self, n: int) -> tuple[str, ...]:
+        """The same as a warning that opens the verdict."""
+        if not self.matter:
+            return ()
+        return (
+            f"At some likely parameters the law of sums of {n} records could not be computed at a bearable cost, and "
+            "the central limit theorem stands in for it: intervals may be off there.",
+        )
+
+
+class SeenRows:
+    """Some of the rows of theta that explain the release about as well as the best one seen so far."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[float, dict[str, Array]]] = []
+        self.asked = 0
+
+    def add(self, theta: Theta, log_likelihood: Array) -> None:
+        """The best rows of a batch; an old one makes room in turn."""
+        best = max((value for value, _ in self.rows), default=-np.inf)
+        close = np.flatnonzero(log_likelihood > max(best, float(np.nanmax(log_likelihood, initial=-np.inf))) - SEEN / 2)
+        for k in close[:: max(1, close.size // 16)]:
+            one = {name: np.array(value)[k : k + 1] for name, value in theta.items()}
+            if len(self.rows) < KEPT:
+                self.rows.append((float(log_likelihood[k]), one))
+            else:
+                self.rows[self.asked % KEPT] = (float(log_likelihood[k]), one)
+            self.asked += 1
+
+    def likely(self) -> tuple[dict[str, Array], Array]:
+        """theta and log-likelihoods of the rows that are still close to the best."""
+        best = max((value for value, _ in self.rows), default=-np.inf)
+        kept = [(value, one) for value, one in self.rows if value > best - SEEN / 2]
+        names = kept[0][1] if kept else {}
+        return {name: np.concatenate([one[name] for _, one in kept]) for name in names}, np.array([v for v, _ in kept])

@@ -9,6 +9,10 @@ carry Gaussian noise and some Laplace noise; the Gaussian ones are conditioned o
     more      a scale mixture: V_j ~ N(0, w_j), w_j ~ Exponential(mean 2 b_j^2), and the w_j are sampled with theta.
 For the last the likelihood is given at (theta, w); `mixing` says how many w there are. Components that read columns
 independent of each other (`Joint`) are blocks of their own, and their densities multiply.
+
+Features may be tied to each other (two releases of one sum, x beside 1 - x, a count of everybody): `independent_sums`.
+Any number of Laplace noises on one sum are closed again (`normal_laplaces`), and a component that cannot vary is noise
+alone.
 """
 
 from __future__ import annotations
@@ -16,23 +20,25 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import log_ndtr, ndtri_exp
 
 from noisewise.errors import InvalidArgument, Unsupported
-from noisewise.likelihood import normal_gaussian, normal_laplace, normal_laplace_pair
+from noisewise.likelihood import normal_gaussian, normal_laplace, normal_laplace_pair, normal_laplaces
 from noisewise.likelihood.differences import central_difference
+from noisewise.likelihood.independent_sums import IndependentSums
 from noisewise.likelihood.model import Parameters, numerical_score, scalar_supports
+from noisewise.likelihood.normal_rows import SeenRows
 from noisewise.populations.cleaned import row_moments
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import Joint
-from noisewise.privacy.law import AdditiveLaw, DiscreteLaplace
+from noisewise.privacy.law import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from noisewise.release import Release
 from noisewise.statistics.feature import Feature, as_feature
 from noisewise.statistics.tables import Histogram, Marginals, refuse_tied
 
+LARGEST_DOUBTED = 20_000  # records, beyond which the theorem is not doubted
 SWEEPS = 40  # of the scale mixture, when the confidential statistic is drawn given theta
 
 
@@ -47,7 +53,9 @@ class Noise:
     @classmethod
     def of(cls, releases: tuple[Release, ...]) -> Noise:
         laws = [release.law for release in releases]
-        assert all(isinstance(law, AdditiveLaw) for law in laws)
+        for law in laws:
+            if not isinstance(law, DiscreteLaplace | DiscreteGaussian | RoundedGaussian):
+                raise Unsupported(f"A sum under noise of the law {law.family!r} has no likelihood.")
         kinds = [isinstance(law, DiscreteLaplace) for law in laws for _ in range(law.size)]  # type: ignore[union-attr]
         scales = [v for law in laws for v in (law.scale if isinstance(law, DiscreteLaplace) else law.sd)]  # type: ignore[union-attr]
         steps = [v for law in laws for v in law.step]  # type: ignore[union-attr]
@@ -65,12 +73,23 @@ class Noise:
         return np.asarray(np.where(self.is_laplace, laplace, gauss).sum(axis=-1))
 
 
+class _Shares(NamedTuple):
+    """The components of one block, as indices, by how they are scored."""
+
+    gauss: Any
+    laplace: Any  # that vary
+    constant: Any  # Laplace noise on what cannot vary
+    knots: normal_laplaces.Knots | None  # where all Laplace components see one sum
+    is_mixed: bool
+
+
 class NormalSum:
     """The likelihood of additive releases of the same n records, by the central limit theorem."""
 
     is_exact = False
 
     def __init__(self, releases: tuple[Release, ...], population: Any, *, n: int, reason: str = "") -> None:
+        self.seen = SeenRows()
         self.releases, self.population, self.n = releases, population, n
         self.row = tuple(feature for release in releases for feature in row_of(release))
         self.noise = Noise.of(releases)
@@ -85,6 +104,13 @@ class NormalSum:
         what = "the sum is" if len(self.row) == 1 else f"the {len(self.row)} sums are jointly"
         reason = f" ({self.reason})" if self.reason else ""
         return f"central limit theorem: {what} normal over {self.n} records, with {noise} noise{reason}"
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """Where the theorem visibly falls short of these sums, and by how much, once the likelihood was asked."""
+        from noisewise.likelihood.tilted_sum import shortfall
+
+        return shortfall(self)
 
     @cached_property
     def blocks(self) -> tuple[Any, ...]:
@@ -101,11 +127,35 @@ class NormalSum:
         return tuple(np.array(sorted(members)) for _, members in groups)
 
     @cached_property
+    def ties(self) -> IndependentSums:
+        """The independent sums behind the components."""
+        if len(self.row) == 1:
+            return IndependentSums((0,), np.zeros(1), np.eye(1))
+        return IndependentSums.of(self.row, self.releases[0].schema, self.population)
+
+    @cached_property
+    def shares(self) -> tuple[_Shares, ...]:
+        """The components of each block, by how they are scored."""
+        varies = self.ties.sum_of != -1
+        found = []
+        for block in self.blocks:
+            laplace = block[self.noise.is_laplace[block] & varies[block]]
+            constant = block[self.noise.is_laplace[block] & ~varies[block]]
+            knots = None
+            if laplace.size > 1:
+                own = self.ties.of_components(laplace)
+                if own.rank == 1:
+                    slope = own.loading[:, 0]
+                    places = (self.observed[laplace] - self.n * own.constant) / slope
+                    knots = normal_laplaces.Knots.of(places, self.noise.scale[laplace] / np.abs(slope))
+            is_mixed = knots is None and laplace.size > 2
+            found.append(_Shares(block[~self.noise.is_laplace[block]], laplace, constant, knots, is_mixed))
+        return tuple(found)
+
+    @cached_property
     def mixed(self) -> Any:
-        """The components whose mixing variances must be sampled with theta: those of blocks with three or more."""
-        laplace = self.noise.is_laplace
-        chosen = [block[laplace[block]] for block in self.blocks if laplace[block].sum() > 2]
-        return np.sort(np.concatenate([np.empty(0, int), *chosen]))
+        """The components whose mixing variances must be sampled with theta: where three or more sums are Laplace."""
+        return np.sort(np.concatenate([np.empty(0, int), *(part.laplace for part in self.shares if part.is_mixed)]))
 
     @property
     def mixing(self) -> int:
@@ -127,49 +177,64 @@ class NormalSum:
         return self.n * mean, self.n * covariance
 
     def log_likelihood(self, theta: Theta) -> Array:
-        if self.mixing:
-            raise Unsupported("With three or more components under Laplace noise the likelihood is a scale mixture.")
         return self.log_likelihood_given(theta, np.empty((1, 0)))
 
     def log_likelihood_given(self, theta: Theta, variances: Array) -> Array:
         """log p(y | theta, w): mixed Laplace components as normal ones with variances w (K, mixing)."""
         mean, covariance = self.moments(theta)
+        found = self.log_density_at(mean, covariance, variances, is_possible=~np.isnan(mean).any(axis=1))
+        if self.n <= LARGEST_DOUBTED:
+            self.seen.add(theta, found)
+        return found
+
+    def log_density_at(self, mean: Array, covariance: Array, variances: Array, *, is_possible: Any) -> Array:
+        """log p(y | w) of sums with these moments (K, d), (K, d, d); rows that no records can have are not possible."""
+        if self.mixing and variances.shape[1] == 0:
+            raise Unsupported("With three or more components under Laplace noise the likelihood is a scale mixture.")
         total: Array = np.zeros(1)
-        for block in self.blocks:
-            place = np.searchsorted(self.mixed, block[np.isin(block, self.mixed)])
-            part = self._log_density(block, mean, covariance, variances[:, place])
-            total = total + part
+        for part in self.shares:
+            place = np.searchsorted(self.mixed, part.laplace) if part.is_mixed else np.empty(0, int)
+            total = total + self._log_density(part, mean, covariance, variances[:, place])
         if self.releases[0].schema.outside == "refuse":
             # Where no record could be inside the bounds the release is impossible, not undefined.
-            total = np.where(np.isnan(mean).any(axis=1), -np.inf, total)
+            total = np.where(is_possible, total, -np.inf)
         return np.asarray(total + np.log(self.noise.step).sum())
 
-    def _log_density(self, block: Any, mean: Array, covariance: Array, variances: Array) -> Array:
+    def _log_density(self, part: _Shares, mean: Array, covariance: Array, variances: Array) -> Array:
         """log p of one block: Gaussian and mixed components in closed form, then the Laplace ones given them."""
-        mean, covariance = mean[:, block], covariance[:, block[:, None], block]
-        y, scale = self.observed[block], self.noise.scale[block]
-        is_laplace = self.noise.is_laplace[block]
-        if variances.shape[1]:
-            added = np.broadcast_to(np.where(is_laplace, 0.0, np.square(scale)), (len(variances), block.size)).copy()
-            added[:, is_laplace] = variances
-            noisy = covariance + np.einsum("kd,de->kde", added, np.eye(block.size))
-            return normal_gaussian.log_density(y, mean=mean, covariance=noisy)
-        laplace, gauss = np.flatnonzero(is_laplace), np.flatnonzero(~is_laplace)
-        total = np.zeros(len(mean))
+        y, scale = self.observed, self.noise.scale
+        gauss, laplace, constant = part.gauss, part.laplace, part.constant
+        total: Array = np.zeros(len(mean))
+        if constant.size:  # what cannot vary is seen through its noise alone
+            total = total - np.sum(
+                np.abs(y - mean)[:, constant] / scale[constant] + np.log(2 * scale[constant]), axis=1
+            )
+        if part.is_mixed:
+            own = np.sort(np.concatenate([gauss, laplace]))
+            added = np.broadcast_to(np.square(scale[own]), (len(variances), own.size)).copy()
+            added[:, np.isin(own, laplace)] = variances
+            noisy = covariance[:, own[:, None], own] + np.einsum("kd,de->kde", added, np.eye(own.size))
+            return np.asarray(total + normal_gaussian.log_density(y[own], mean=mean[:, own], covariance=noisy))
         if gauss.size:
             noise = np.square(scale[gauss])
-            total = normal_gaussian.log_density(
+            total = total + normal_gaussian.log_density(
                 y[gauss], mean=mean[:, gauss], covariance=covariance[:, gauss[:, None], gauss], noise_variance=noise
             )
-            if laplace.size == 0:
-                return total
-            mean, covariance = _given(y, mean, covariance, noise, gauss, laplace)
+            if laplace.size:
+                mean, covariance = _given(y, mean, covariance, noise, gauss, laplace)
+        elif laplace.size:
+            mean, covariance = mean[:, laplace], covariance[:, laplace[:, None], laplace]
+        if laplace.size == 0:
+            return total
         y, b = y[laplace], scale[laplace]
         if laplace.size == 1:
-            return np.asarray(
-                total + normal_laplace.log_density(y[0], mean=mean[:, 0], variance=covariance[:, 0, 0], scale=b[0])
-            )
-        return np.asarray(total + normal_laplace_pair.log_density(y, mean=mean, covariance=covariance, scale=b))
+            found = normal_laplace.log_density(y[0], mean=mean[:, 0], variance=covariance[:, 0, 0], scale=b[0])
+        elif part.knots is not None:
+            variance = np.maximum(covariance[:, 0, 0], 0.0)
+            found = normal_laplaces.log_density(part.knots, mean=mean[:, 0], variance=variance) - np.log(2 * b).sum()
+        else:
+            found = normal_laplace_pair.log_density(y, mean=mean, covariance=covariance, scale=b)
+        return np.asarray(total + found)
 
     def score(self, theta: Theta) -> dict[str, Array]:
         """Closed in the moments for Gaussian noise and for one component; else differences of log p."""
@@ -204,33 +269,56 @@ class NormalSum:
         return slope[:, :d], slope[:, d:].reshape(-1, d, d)
 
     def draw_statistic(self, rng: np.random.Generator, theta: Theta) -> Array:
-        """U given y and theta: two truncated normals for one Laplace component, else sweeps of the scale mixture."""
-        mean, covariance = self.moments(theta)
-        if len(self.row) == 1 and self.noise.is_laplace[0]:
-            drawn = _draw_normal_laplace(
-                rng, self.observed[0], mean[:, 0], covariance[:, 0, 0], float(self.noise.scale[0])
-            )[:, None]
+        """The sums given y and theta: truncated normals where one sum varies, else sweeps of the scale mixture."""
+        return self.draw_at(rng, *self.moments(theta))
+
+    def draw_at(self, rng: np.random.Generator, mean: Array, covariance: Array) -> Array:
+        """The statistic (K, d) given y, of sums with these moments."""
+        basis = np.array(self.ties.basis, int)
+        mean, covariance = mean[:, basis], covariance[:, basis[:, None], basis]
+        if basis.size == 0:
+            sums = mean
+        elif basis.size == 1:
+            sums = self._draw_one(rng, mean[:, 0], covariance[:, 0, 0])[:, None]
         else:
-            drawn = self._draw_mixed(rng, mean, covariance)
+            sums = self._draw_mixed(rng, mean, covariance)
         divisors = [np.full(len(release.value), release.divisor) for release in self.releases]
-        return np.asarray(drawn / np.concatenate(divisors))
+        return np.asarray(self.ties.expanded(sums, self.n) / np.concatenate(divisors))
+
+    def _draw_one(self, rng: np.random.Generator, mean: Array, variance: Array) -> Array:
+        """The one sum that varies: normal given its Gaussian releases, then cut by its Laplace ones."""
+        slope = self.ties.loading[:, 0]
+        places = self.observed - self.n * self.ties.constant
+        gauss, laplace = (np.flatnonzero((slope != 0) & (self.noise.is_laplace == kind)) for kind in (False, True))
+        variance = np.maximum(variance, 0.0)
+        for j in gauss:
+            gain = variance * slope[j] / (np.square(slope[j]) * variance + np.square(self.noise.scale[j]))
+            mean, variance = mean + gain * (places[j] - slope[j] * mean), variance * (1 - gain * slope[j])
+        if laplace.size == 0:
+            return np.asarray(mean + np.sqrt(np.maximum(variance, 0.0)) * rng.standard_normal(mean.shape))
+        size = slope[laplace]
+        knots = normal_laplaces.Knots.of(places[laplace] / size, self.noise.scale[laplace] / np.abs(size))
+        return normal_laplaces.draw(rng, knots, mean=mean, variance=variance)
 
     def _draw_mixed(self, rng: np.random.Generator, mean: Array, covariance: Array) -> Array:
-        variances = np.broadcast_to(self.noise.variance, mean.shape).copy()
+        """Independent sums (K, r) by sweeps: the sums given the mixing variances, and these given the noise."""
+        loading, y = self.ties.loading, self.observed - self.n * self.ties.constant
+        variances = np.broadcast_to(self.noise.variance, (len(mean), y.size)).copy()
         laplace = np.flatnonzero(self.noise.is_laplace)
         b = self.noise.scale[laplace]
-        # A component that cannot move (a constant feature) keeps its mean; the jitter only makes the factor exist.
-        covariance = (
-            covariance + np.eye(covariance.shape[1]) * 1e-12 * np.trace(covariance, axis1=1, axis2=2)[:, None, None]
-        )
+        # Sums that the population itself ties together keep a sliver of their own, so that the factor exists.
+        sliver = 1e-12 * np.diagonal(covariance, axis1=1, axis2=2)
+        covariance = covariance + np.einsum("kd,de->kde", np.maximum(sliver, 1e-300), np.eye(mean.shape[1]))
+        cross = covariance @ loading.T
         for _ in range(SWEEPS if laplace.size else 1):
-            total = covariance + np.einsum("kd,de->kde", variances, np.eye(mean.shape[1]))
-            gain = np.linalg.solve(total, covariance).swapaxes(-1, -2)
-            centre = mean + np.einsum("kde,ke->kd", gain, self.observed - mean)
-            spread = covariance - gain @ covariance
-            root = np.linalg.cholesky(0.5 * (spread + spread.swapaxes(-1, -2)) + 1e-12 * covariance)
+            total = loading @ cross + np.einsum("kd,de->kde", variances, np.eye(y.size))
+            gain = np.linalg.solve(total, cross.swapaxes(-1, -2)).swapaxes(-1, -2)
+            centre = mean + np.einsum("kde,ke->kd", gain, y - mean @ loading.T)
+            spread = covariance - gain @ cross.swapaxes(-1, -2)
+            root = _factor(0.5 * (spread + spread.swapaxes(-1, -2)) + 1e-12 * covariance)
             u = centre + np.einsum("kde,ke->kd", root, rng.standard_normal(mean.shape))
-            variances[:, laplace] = normal_laplace.draw_mixing(rng, self.observed[laplace] - u[:, laplace], b)
+            noise = y[laplace] - u @ loading[laplace].T
+            variances[:, laplace] = normal_laplace.draw_mixing(rng, noise, b)
         return np.asarray(u)
 
     def latent(self, parameters: Parameters) -> Any:
@@ -239,28 +327,44 @@ class NormalSum:
 
 @dataclass(frozen=True, slots=True)
 class SumLatent:
-    """The sums as a latent variable, for kernels that keep it (`inference.kernels.latent.BatchLatent`)."""
+    """The independent sums as a latent variable, for kernels that keep it (`inference.kernels.latent.BatchLatent`).
+
+    A kernel proposes each sum as if its noise were normal: with the precisions of all components that see it alone.
+    """
 
     model: NormalSum
     parameters: Parameters
 
     @property
     def size(self) -> int:
-        return len(self.model.row)
+        return self.model.ties.rank
 
     @property
     def noise_variance(self) -> Array:
-        return self.model.noise.variance
+        return np.asarray(1 / self._precision.sum(axis=0))
 
     @property
     def observed(self) -> Array:
-        return self.model.observed
+        ties, model = self.model.ties, self.model
+        with np.errstate(divide="ignore", invalid="ignore"):
+            places = (model.observed - model.n * ties.constant)[:, None] / ties.loading
+        weighted = np.where(self._precision > 0, self._precision * places, 0.0).sum(axis=0)
+        return np.asarray(weighted * self.noise_variance)
+
+    @property
+    def _precision(self) -> Array:
+        """Of each sum by each component that loads on it alone, (d, r)."""
+        ties = self.model.ties
+        alone = (ties.sum_of >= 0)[:, None]
+        return np.where(alone, np.square(ties.loading) / self.model.noise.variance[:, None], 0.0)
 
     def moments(self, position: Array) -> tuple[Array, Array]:
-        return self.model.moments(self.parameters(position))
+        mean, covariance = self.model.moments(self.parameters(position))
+        basis = np.array(self.model.ties.basis, int)
+        return mean[:, basis], covariance[:, basis[:, None], basis]
 
     def log_noise(self, u: Array) -> Array:
-        return self.model.noise.log_density(self.model.observed - u)
+        return self.model.noise.log_density(self.model.observed - self.model.ties.expanded(u, self.model.n))
 
 
 def row_of(release: Release) -> tuple[Feature, ...]:
@@ -308,27 +412,13 @@ def _given(y: Array, mean: Array, covariance: Array, noise: Array, gauss: Any, l
     return moved, 0.5 * (left + left.swapaxes(-1, -2))
 
 
-def _draw_normal_laplace(rng: np.random.Generator, y: float, mean: Array, variance: Array, b: float) -> Array:
-    """U given U + V = y: N(mean +- variance/b, variance) cut at y, on the side chosen by its mass."""
-    sd = np.sqrt(np.maximum(variance, 1e-300))
-    # Below y the factor e^{-(y-u)/b} tilts U up; above y it tilts U down.
-    low_centre, high_centre = mean + variance / b, mean - variance / b
-
-    log_low = (mean - y) / b + log_ndtr((y - low_centre) / sd)
-    log_high = (y - mean) / b + log_ndtr((high_centre - y) / sd)
-    is_low = rng.random(len(mean)) < 1 / (1 + np.exp(np.clip(log_high - log_low, -700, 700)))
-    centre = np.where(is_low, low_centre, high_centre)
-    level = np.where(is_low, 1.0, -1.0)
-    # Draw level * (u - centre)/sd below level * (y - centre)/sd, by inverting the lower tail.
-    edge = level * (y - centre) / sd
-    z = _truncated_above(rng, edge)
-    return np.asarray(centre + sd * level * z)
-
-
-def _truncated_above(rng: np.random.Generator, edge: Array) -> Array:
-    """Standard normals below `edge`, one each; far in the tail by the exponential limit's inverse."""
-
-    return np.asarray(ndtri_exp(log_ndtr(edge) + np.log(rng.uniform(np.finfo(float).tiny, 1, edge.shape))))
+def _factor(matrices: Array) -> Array:
+    """Roots (K, d, d) of matrices that are positive but for rounding."""
+    try:
+        return np.asarray(np.linalg.cholesky(matrices))
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(matrices)
+        return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :])
 
 
 def _below(edge: float) -> float:

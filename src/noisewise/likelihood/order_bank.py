@@ -24,10 +24,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from scipy.special import betaln, polygamma
 
+from noisewise.compilation import njit
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.likelihood.feature_quantile import FeatureQuantile, Table, inverse, read
 from noisewise.likelihood.model import Parameters, numerical_score, scalar_supports
@@ -123,6 +123,10 @@ class OrderBank:
     def roughness(self) -> float:
         """How finely the likelihood is worth integrating: well below its own Monte Carlo error."""
         return 1e-4
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        return ()
 
     @property
     def is_exact(self) -> bool:
@@ -308,7 +312,7 @@ def _plain(table: Table) -> tuple[Any, ...]:
     return table.values, table.slopes, table.edges, table.is_step, layout
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)  # type: ignore[untyped-decorator]
 def _read_all(ell: Any, values: Any, slopes: Any, edges: Any, is_step: bool, layout: Any) -> Any:
     found = np.empty(ell.size)
     for k in range(ell.size):
@@ -316,7 +320,7 @@ def _read_all(ell: Any, values: Any, slopes: Any, edges: Any, is_step: bool, lay
     return found
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)  # type: ignore[untyped-decorator]
 def _window_scales(
     ell: Any,
     wanted: Any,

@@ -16,7 +16,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from noisewise.compilation import njit
 
 NEGLIGIBLE = 37.0  # e^-37 is below the rounding of a double
 NO_PIECE = (-np.inf, 0.0, 0.0, 1.0)

@@ -136,7 +136,8 @@ def draw_noise(
 ) -> Integers:
     """Independent noise in whole steps; a smooth law needs its scale S, broadcast against `shape`."""
     if isinstance(law, AdditiveLaw):
-        ratio = law.ratio[integer(component, "component", minimum=0, maximum=law.size - 1)]
+        k = integer(component, "component", minimum=0, maximum=law.size - 1)
+        ratio = law.scale[k] / law.step[k]
         if isinstance(law, DiscreteLaplace):
             return _discrete_laplace(rng, ratio, shape)
         if isinstance(law, DiscreteGaussian):

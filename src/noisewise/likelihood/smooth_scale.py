@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from noisewise.compilation import njit
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -74,7 +75,7 @@ def steep(beta: float) -> float:
     return min(beta, STEEPEST)
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)  # type: ignore[untyped-decorator]
 def discounted_gap(up: Floats, up_weight: Floats, n_up: int, down: Floats, down_weight: Floats, n_down: int) -> float:
     """max over a < n_down, b < n_up of up_weight[b] down_weight[a] (up[b] - down[a]), by an envelope of lines."""
     stack = np.empty(n_up, dtype=np.int64)
@@ -103,7 +104,7 @@ def discounted_gap(up: Floats, up_weight: Floats, n_up: int, down: Floats, down_
     return best
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)  # type: ignore[untyped-decorator]
 def _of_sorted(values: Any, rank: int, low: float, high: float, beta: float) -> Any:
     rows, n = values.shape
     n_up, n_down = n - rank + 2, rank + 1  # ranks on each side, rank m itself and the end of the range

@@ -14,8 +14,8 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from noisewise.compilation import njit
 from noisewise.likelihood.normal_sum import Noise
 from noisewise.likelihood.record_law import span, tilt_to, tilted
 from noisewise.populations.parameters import Array

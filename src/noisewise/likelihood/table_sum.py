@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import logsumexp
 
+from noisewise.compilation import njit
 from noisewise.errors import InvalidArgument
 from noisewise.likelihood import log_concave
 from noisewise.likelihood.discrete_laws import log_rising, poisson_log_pmf

@@ -17,9 +17,9 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from noisewise.compilation import njit
 from noisewise.likelihood.compiled import ROOT_2, erfcx
 from noisewise.online.asked import Asked
 from noisewise.online.mills import mills

@@ -20,8 +20,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from noisewise.compilation import njit
 from noisewise.likelihood.compiled import ROOT_2
 from noisewise.likelihood.quadrature import gauss_legendre
 from noisewise.online.asked import Asked

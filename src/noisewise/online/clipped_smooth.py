@@ -16,9 +16,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from scipy import special
 
+from noisewise.compilation import njit
 from noisewise.likelihood.quadrature import gauss_legendre
 from noisewise.online.asked import Asked
 from noisewise.populations.parameters import Array

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from scipy.special import erfcx
 
+from noisewise.compilation import njit
 from noisewise.populations.parameters import Array
 
 __all__ = ["mills"]

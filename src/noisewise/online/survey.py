@@ -2,7 +2,7 @@
 
     survey = Survey(population, PureDP(1), seed=1)
     query = survey.query()                 plain data: send it to a person
-    answer = respond(query, x)             there, with secure noise, before anything leaves; a survey never sees x
+    answer = respond(query, x, cap=...)    there, with secure noise, before anything leaves; a survey never sees x
     survey.answer(answer)                  the posterior moves
     survey.posterior()
 

@@ -38,14 +38,11 @@ def column_cells(
         nodes = record_nodes(population, schema, column, theta, ())
         if edges is None:
             return np.array(nodes.weight)
-        cell = _cell(feature, edges, nodes.x[0], schema, column)
-        return np.stack([nodes.weight[:, cell == j].sum(axis=1) for j in range(len(edges) + 1)], axis=-1)
+        return _gathered(nodes.weight, _cell(feature, edges, nodes.x[0], schema, column), len(edges) + 1)
     assert edges is not None
     breaks, owner = _intervals(feature, edges, schema, column)
     inside = population.between(breaks[:-1], breaks[1:], theta)
-    p = np.zeros((len(inside), len(edges) + 1))
-    for k, j in enumerate(owner):
-        p[:, j] += inside[:, k]
+    p = _gathered(inside, owner, len(edges) + 1)
     if schema.outside == "clamp":
         first, last = _cell(feature, edges, np.array([entry.low, entry.high]), schema, column)
         p[:, first] += population.between([-np.inf], [entry.low], theta)[:, 0]
@@ -55,9 +52,16 @@ def column_cells(
         rows = {name: np.asarray(value)[lost] for name, value in theta.items()}
         nodes = quadrature_nodes(population, entry, schema.outside, rows, breaks[1:-1])
         cell = owner[np.clip(np.searchsorted(breaks, nodes.x, side="right") - 1, 0, len(owner) - 1)]
-        p[lost] = np.stack([np.where(cell == j, nodes.weight, 0.0).sum(axis=1) for j in range(p.shape[1])], axis=-1)
+        p[lost] = _gathered(nodes.weight, cell, p.shape[1])
         p[lost] = np.where(np.isnan(nodes.weight).any(axis=1, keepdims=True), np.nan, p[lost])
     return np.asarray(p / p.sum(axis=1, keepdims=True))
+
+
+def _gathered(weights: Array, cell: Indices, size: int) -> Array:
+    """The weights (K, nodes) added up by their cells, the same for each row or (K, nodes): (K, size)."""
+    cells = np.broadcast_to(cell, weights.shape)
+    rows = [np.bincount(one, each, minlength=size) for one, each in zip(cells, weights, strict=True)]
+    return np.asarray(rows, dtype=np.float64).reshape(len(weights), size)
 
 
 @lru_cache(maxsize=256)
@@ -84,6 +88,9 @@ def _grid(feature: Feature, schema: Schema, column: str) -> tuple[tuple[float, .
 @lru_cache(maxsize=4096)
 def _reached(feature: Feature, edge: float, schema: Schema, column: str) -> frozenset[float]:
     """Where the feature crosses one edge; cached, since a search moves one edge at a time."""
+    if feature == Feature("column", (column,)):
+        entry = schema.bounded(column)
+        return frozenset({edge} if entry.low <= edge <= entry.high else ())
     grid = _grid(feature, schema, column)[1]
     return frozenset(crossings(lambda x: _values(feature, x, schema, column) - edge, grid))
 

@@ -21,6 +21,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from noisewise.errors import Unsupported
@@ -70,6 +71,21 @@ def attach(population: AnyPopulation, schema: Schema, columns: Iterable[str]) ->
             )
         _check_fit(population.marginal(name), schema, name)
     return {name: population.marginal(name) for name in names}
+
+
+def is_possible(population: AnyPopulation, schema: Schema, columns: Iterable[str], theta: Theta) -> NDArray[np.bool_]:
+    """(K,): False where records inside the bounds are impossible, so that a schema that refuses others has none."""
+    possible = np.ones(rows_of(theta), bool)
+    for name, law in attach(population, schema, columns).items():
+        entry = schema.column(name)
+        if schema.outside == "clamp" or not isinstance(entry, Bounded):
+            continue
+        mine = population.theta_of(name, theta)
+        mass = law.between([np.nextafter(entry.low, -np.inf)], [entry.high], mine)[:, 0]
+        # A mass too small for a double is not impossible: then the density itself tells.
+        inside = law.log_density(np.linspace(entry.low, entry.high, 129), mine)
+        possible &= (mass != 0) | (inside != -np.inf).any(axis=1)
+    return possible
 
 
 def row_moments(

@@ -206,10 +206,12 @@ class LogNormalLaw(Continuous):
         return np.asarray(np.where(positive, special.ndtr((p["log_mean"] - log_x) / p["log_sd"]), 1.0))
 
     def quantile(self, u: Any, p: Values) -> Array:
-        return np.asarray(np.exp(p["log_mean"] + p["log_sd"] * special.ndtri(u)))
+        with np.errstate(over="ignore"):  # infinite, beyond the largest double
+            return np.asarray(np.exp(p["log_mean"] + p["log_sd"] * special.ndtri(u)))
 
     def upper_quantile(self, v: Any, p: Values) -> Array:
-        return np.asarray(np.exp(p["log_mean"] - p["log_sd"] * special.ndtri(v)))
+        with np.errstate(over="ignore"):  # infinite, beyond the largest double
+            return np.asarray(np.exp(p["log_mean"] - p["log_sd"] * special.ndtri(v)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,12 +358,23 @@ class FromScipy:
             for level in np.ravel(levels):
                 p = {**middle, name: np.asarray([level])}
                 with np.errstate(all="ignore"):
-                    is_defined = not np.isnan(self.log_density(self.quantile(0.5, p), p)).any()
+                    is_defined = not np.isnan(self.log_density(self._some_value(p), p)).any()
                 if not is_defined:
                     reason = ", which its prior allows; choose a prior inside its domain" if name in priors else ""
                     raise InvalidArgument(
                         f"scipy's {self.name} has no density (NaN) at {name} = {level:.4g}{reason}.", argument=name
                     )
+
+    def _some_value(self, p: Values) -> Any:
+        """A value that the distribution can take, found at little cost.
+
+        scipy finds a discrete median by adding probabilities up, for a heavy tail more of them than fit into memory;
+        an end of the support will do.
+        """
+        if not self.is_discrete:
+            return self.quantile(0.5, p)
+        low, high = map(np.asarray, self.distribution.support(**self._arguments(p)))
+        return np.where(np.isinf(low), np.where(np.isinf(high), 0.0, high), low)
 
     def _arguments(self, p: Values) -> dict[str, Any]:
         fixed = dict(zip(self._shapes(), self.standard, strict=False))

@@ -7,6 +7,10 @@ absolute value bends), and each panel gets Gauss-Legendre nodes, so moments of s
 
     E f(X) = sum_m weight_m f(x_m),    nodes x and weights (K, M), one row a value of theta.
 
+Where the density has a pole or a spike that these panels do not resolve (a gamma law of shape below 1, a Weibull law),
+the mass they find is not the mass there is. Panels at fault then get their mass from the distribution function and
+their nodes in probability, x = Q(u) at Gauss-Legendre nodes u: a quantile function has no pole where a density has one.
+
 A discrete population is enumerated between the bounds; what a clamp moves there comes from its distribution function.
 """
 
@@ -26,6 +30,7 @@ from noisewise.schema import Bounded, Schema
 from noisewise.statistics.feature import Feature
 
 MOST_POINTS = 200_000
+LARGEST_MISS = 1e-10  # of the mass between the bounds, before panels are settled by the distribution function
 Kinks = Sequence[float] | Array  # shared by all rows (m,), or one row each (K, m)
 
 
@@ -212,25 +217,34 @@ def quadrature_nodes(
     low, high, rule = entry.low, entry.high, COARSE if coarse else FINE
     cuts = np.clip(np.nan_to_num(population.quantile(rule.cuts, theta), nan=low), low, high)
     mass = population.between([low], [high], theta)
+    parts = [cuts, _as_rows(kinks), np.array([[low, high]])]
     if outside == "refuse" and np.any(mass < 1e-9):
         # A law that lies almost wholly outside leaves a steep slope at one bound: panels shrink towards both.
-        graded = (high - low) * 4.0 ** -np.arange(1, 25)
-        kinks = np.concatenate([_as_rows(kinks), [low + graded], [high - graded]], axis=1)
-    fixed = _as_rows(kinks)
-    rows = max(len(cuts), len(fixed), len(mass))
-    edges = np.concatenate([np.broadcast_to(e, (rows, e.shape[1])) for e in (cuts, fixed, np.array([[low, high]]))], 1)
+        graded = np.asarray((high - low) * 4.0 ** -np.arange(1, 25), np.float64)
+        parts += [_as_rows(low + graded), _as_rows(high - graded)]
+    rows = max(len(mass), *(len(part) for part in parts))
+    edges = np.concatenate([np.broadcast_to(part, (rows, part.shape[1])) for part in parts], axis=1)
     edges = np.sort(edges, axis=1)
     unit, unit_weight = _gauss(rule.per_panel)
     half = np.diff(edges, axis=1)[..., None] / 2
     x = (edges[:, :-1, None] + half + half * unit).reshape(rows, -1)
     width = (half * unit_weight).reshape(rows, -1)
-    log_density = population.log_density(x, theta)
+    log_density = np.broadcast_to(population.log_density(x, theta), x.shape)
+    with np.errstate(under="ignore", over="ignore", invalid="ignore"):
+        inside = np.where(width > 0, width * np.exp(log_density), 0.0)  # an infinite density at a bound has no width
+    missed = np.broadcast_to(mass[:, 0], rows) - inside.sum(axis=1)
+    is_seen = mass[:, 0] >= (
+        1e-9 if outside == "refuse" else 0.0
+    )  # of a smaller share only the density's shape is known
+    rough = np.flatnonzero(~(np.abs(missed) <= LARGEST_MISS) & is_seen)
+    if rough.size:
+        x, inside = x.copy(), inside.copy()
+        _settle_mass(population, theta, rough, edges, rule.per_panel, x, inside)
     if outside == "refuse":
         nodes = _truncated(x, width, log_density)
+        nodes.weight[rough] = inside[rough] / inside[rough].sum(axis=1, keepdims=True)
         _place_points(nodes, population, entry, theta, np.isnan(nodes.weight).all(axis=1))
         return nodes
-    with np.errstate(under="ignore"):
-        inside = width * np.exp(log_density)
     ends = np.broadcast_to(population.between([-np.inf, high], [low, np.inf], theta), (rows, 2))
     points = np.concatenate([x, np.broadcast_to([low, high], (rows, 2))], axis=1)
     weight = np.concatenate([inside, ends], axis=1)
@@ -240,6 +254,33 @@ def quadrature_nodes(
     # The quadrature of a density is exact to rounding; what little is missing is shared out so that weights sum to 1.
     _place_points(nodes, population, entry, theta, ~(total[:, 0] > 0.5))
     return nodes
+
+
+def _settle_mass(
+    population: Population, theta: Theta, rough: Any, edges: Array, per_panel: int, x: Array, inside: Array
+) -> None:
+    """Nodes in probability, and the true mass, for each panel of the rough rows that does not find its own mass."""
+    rows = len(edges)
+    own = {name: np.asarray(value)[rough] if len(value) == rows > 1 else value for name, value in theta.items()}
+    low, high = edges[rough, :-1], edges[rough, 1:]
+    mass = np.broadcast_to(population.between(low, high, own), low.shape)
+    found = inside[rough].reshape(*low.shape, per_panel).sum(axis=-1)
+    with np.errstate(invalid="ignore"):
+        wrong = ~(np.abs(found - mass) <= np.maximum(1e-9 * mass, 1e-13))
+    which, panel = np.nonzero(wrong)
+    one = {name: np.asarray(value)[which] if len(value) == rough.size > 1 else value for name, value in own.items()}
+    low, high, mass = low[wrong][:, None], high[wrong][:, None], mass[wrong][:, None]
+    unit, unit_weight = _gauss(per_panel)
+    share = (1 + unit) / 2 * mass
+    p, law = population.values(one), population.distribution
+    below, above = law.cdf(low, p), law.survival(low, p)
+    with np.errstate(invalid="ignore"):
+        lower = law.quantile(np.clip(below + share, 0.0, 1.0), p)
+        upper = law.upper_quantile(np.clip(above - share, 0.0, 1.0), p)
+        points = np.clip(np.where(below < above, lower, upper), low, high)
+    columns = panel[:, None] * per_panel + np.arange(per_panel)
+    x[rough[which, None], columns] = np.where(np.isnan(points), low, points)
+    inside[rough[which, None], columns] = mass * unit_weight / 2
 
 
 def _place_points(nodes: Nodes, population: Population, entry: Bounded, theta: Theta, lost: Any) -> None:

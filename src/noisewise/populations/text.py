@@ -14,13 +14,17 @@ from __future__ import annotations
 import ast
 import importlib
 import math
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NoReturn
 
 import numpy as np
 from scipy import stats
 
 from noisewise.errors import InvalidSpec, NoisewiseError, Unsupported
+from noisewise.expressions import parsed
 from noisewise.populations.distribution import FromScipy, GammaLaw
 from noisewise.populations.multivariate import MultivariateNormal
 from noisewise.populations.population import (
@@ -36,8 +40,10 @@ from noisewise.populations.population import (
     Population,
     Uniform,
 )
+from noisewise.printable import printable, shown
 
 LONGEST_TEXT = 20_000
+LONGEST_SECONDS = 5.0  # of the processor, for one population: some distributions are slow to look at
 ANY_COLUMN = "*"  # the entry of a spec for a population that names its columns itself, or none
 Written = Population | Joint | MultivariateNormal
 
@@ -55,12 +61,13 @@ SEVERAL = {"dirichlet": stats.dirichlet, "normal_inverse_gamma": stats.normal_in
 def population_from_text(text: str) -> Written:
     """Read a population such as 'normal(mean=norm(50, 50), sd=halfnorm(scale=50))'."""
     if not isinstance(text, str) or not text.strip():
-        raise InvalidSpec(f"Expected a population such as 'normal(mean=norm(0, 1), sd=2)', not {text!r:.60}.",
+        raise InvalidSpec(f"Expected a population such as 'normal(mean=norm(0, 1), sd=2)', not {shown(text)}.",
                           where="population")  # fmt: skip
     if len(text) > LONGEST_TEXT:
         raise InvalidSpec(f"A population of {len(text)} characters is longer than {LONGEST_TEXT}.", where="population")
     try:
-        return _population(ast.parse(text.strip(), mode="eval").body)
+        with _timed():
+            return _population(parsed(text))
     except NoisewiseError:
         raise
     except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
@@ -78,12 +85,13 @@ def population_from_spec(table: Mapping[str, str]) -> Written:
                               where="population")  # fmt: skip
         return population_from_text(table[ANY_COLUMN])
     columns = {}
-    for column, text in table.items():
-        population = population_from_text(text)
-        if not isinstance(population, Population):
-            raise InvalidSpec(f"The entry of {column!r:.60} describes several columns; write it under {ANY_COLUMN!r}.",
-                              where=str(column))  # fmt: skip
-        columns[column] = population
+    with _timed():
+        for column, text in table.items():
+            population = population_from_text(text)
+            if not isinstance(population, Population):
+                raise InvalidSpec(f"The entry of {column!r:.60} describes several columns; write it under "
+                                  f"{ANY_COLUMN!r}.", where=str(column))  # fmt: skip
+            columns[column] = population
     if len(columns) == 1:
         ((column, population),) = columns.items()
         return population.named(column)
@@ -211,14 +219,37 @@ def _multivariate_arguments(named: Mapping[str, ast.expr]) -> dict[str, Any]:
     return arguments
 
 
+_DEADLINE: ContextVar[float | None] = ContextVar("_DEADLINE", default=None)
+
+
+@contextmanager
+def _timed() -> Iterator[None]:
+    """Within this block populations are made as long as the processor's time lasts; blocks inside share it."""
+    if _DEADLINE.get() is not None:
+        yield
+        return
+    token = _DEADLINE.set(time.thread_time() + LONGEST_SECONDS)
+    try:
+        yield
+    finally:
+        _DEADLINE.reset(token)
+
+
 def _made(make: Any, name: str, positional: list[Any], named: Mapping[str, Any]) -> Any:
+    deadline = _DEADLINE.get()
+    if deadline is not None and time.thread_time() > deadline:
+        raise InvalidSpec(
+            f"The population takes more than {LONGEST_SECONDS:g} seconds to read; scipy computes its distributions by "
+            "numerical integration. Use others, or fewer of them.",
+            where="population",
+        )
     try:
         with np.errstate(all="ignore"):
             return make(*positional, **named)
     except NoisewiseError:
         raise
     except (TypeError, ValueError) as error:
-        raise InvalidSpec(f"{name}: {str(error).rstrip('.')}.", where=name) from None
+        raise InvalidSpec(f"{name}: {printable(error).rstrip('.')}.", where=name) from None
 
 
 def _refuse(node: ast.AST) -> NoReturn:

@@ -37,7 +37,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, singledispatch
 from itertools import pairwise
 
 from noisewise.errors import Incomparable, InvalidArgument
@@ -120,6 +120,47 @@ def remaining(
             here = (most - gone for most, gone in zip(limit.parts, _sum_of_parts(spent, limit), strict=True))
             left = tuple(map(min, zip(left, here, strict=True)))
     return type(limit).from_parts(*left) if min(left) > 0 else None
+
+
+@singledispatch
+def for_two_records(guarantee: Guarantee) -> Guarantee:
+    """What a promise about one record promises about two together (group privacy), rounded up.
+
+    PureDP: 2 epsilon. ZeroConcentratedDP: 4 rho. GaussianDP: 2 mu. ApproxDP: 2 epsilon and (1 + e^epsilon) delta.
+    To change one record is to remove it and to add another, so this is the price of an add-remove release under
+    change-one. Refused with `Incomparable` where no delta below 1 is left.
+    """
+    raise Incomparable(
+        f"{guarantee!r} has no known price for two records together. Nothing was spent.", guarantee=guarantee
+    )
+
+
+@for_two_records.register
+def _(guarantee: PureDP) -> Guarantee:
+    return guarantee.times(2)
+
+
+@for_two_records.register
+def _(guarantee: ZeroConcentratedDP) -> Guarantee:
+    return guarantee.times(4)
+
+
+@for_two_records.register
+def _(guarantee: GaussianDP) -> Guarantee:
+    return guarantee.times(4)  # mu^2 is what is kept
+
+
+@for_two_records.register
+def _(guarantee: ApproxDP) -> Guarantee:
+    # At 300 the smallest delta there is, 1e-100, has long grown beyond 1; further digits of e^epsilon tell no more.
+    with localcontext(decimal_context(60)):
+        growth = _round_up(1 + decimal_of(min(guarantee.epsilon, Fraction(300))).exp())
+    if growth * guarantee.delta >= 1:
+        raise Incomparable(
+            f"{guarantee!r} promises nothing about two records together: its delta would be 1. Nothing was spent.",
+            guarantee=guarantee,
+        )
+    return ApproxDP(2 * guarantee.epsilon, growth * guarantee.delta)
 
 
 @lru_cache(maxsize=1024)

@@ -72,7 +72,8 @@ class AdditiveLaw(ABC):
         return {"family": self.family, "scale": list(self.scale), "step": list(self.step)}
 
     def _ratio(self, component: int) -> float:
-        return self.ratio[exact.integer(component, "component", minimum=0, maximum=self.size - 1)]
+        k = exact.integer(component, "component", minimum=0, maximum=self.size - 1)
+        return self.scale[k] / self.step[k]
 
     @property
     @abstractmethod

@@ -21,6 +21,9 @@ What `marginal` is made of:
     density, given      the log density and its gradient, for normal covariates and for given moments
     changed             the same where rows were clamped or shortened
     shortened, radial   the moments of such rows; points: the fixed points of their quadrature
+    configurations      what yes/no conditions can be together, and features within each combination
+    location            covariates with yes/no conditions: the general location model
+    location_density    its log density and gradient
     moments, groups     means and covariances of products of a row; holders sorted for speed
 What the Gibbs samplers are made of:
     loadings            what was published as linear functions of the sums; start: where a chain begins
@@ -33,5 +36,6 @@ Answers, once there is a posterior or before there is a release:
     cleaning            how many rows were clamped or shortened, by the fitted model
     confidential        the sums before noise
     row_law, replicate  the law of one row; releases simulated from it, for checks, calibration and studies
-    information         how much a release would tell: what `choose` asks
+    location_rows       the same with yes/no features
+    information         how much a release would tell: what `choose` asks; location_information: with yes/no features
 """

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from noisewise.compilation import njit
 from noisewise.inference.progress import Progress
 from noisewise.regression.conjugate import draw_coefficients, draw_covariates
 from noisewise.regression.loadings import Beliefs

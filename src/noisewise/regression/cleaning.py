@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from noisewise.regression.problem import Fit, Floats, Problem
+from noisewise.regression import location
+from noisewise.regression.problem import Fit, Floats, Holder, LocationX, Problem
 
 NOTICEABLE, FELT = 1e-3, 1e-2
+DOUBT = 0.1  # of the draws may have fewer covariates beyond their bounds
 ROWS = 20_000
 
 
@@ -24,11 +26,17 @@ class CleanedShare:
     clamped: float
     shortened: float
     clamps: bool  # False where records outside the bounds were refused instead
+    covariates: float = 0.0  # how often a covariate was clamped at least, as nine in ten draws have it
 
     @property
     def is_felt(self) -> bool:
         """True where so many rows were clamped that a law without clamping misleads more than a normal one."""
         return self.clamps and self.clamped > FELT
+
+    @property
+    def is_doubtful(self) -> bool:
+        """True where so many covariates meet their bounds by a normal law that the law itself is in doubt."""
+        return self.covariates > FELT
 
     def sentences(self) -> list[str]:
         """What is to be said of a method that leaves cleaning out of its law; nothing where hardly any row was."""
@@ -55,7 +63,24 @@ def cleaned_share(rng: np.random.Generator, problem: Problem, fit: Fit) -> Clean
         shortened = 0.0 if holder.shrink is None else float(np.mean(length > holder.shrink))
         shares.append((float(outside.mean()), shortened, holder.clamps))
     worst = max(shares, key=lambda share: share[0] + share[1])
-    return CleanedShare(*worst)
+    return CleanedShare(*worst, max(_clamped_covariates(problem, holder, fit) for holder in problem.holders))
+
+
+def _clamped_covariates(problem: Problem, holder: Holder, fit: Fit) -> float:
+    """The probability that the most clamped covariate of a holder was, exceeded by nine in ten draws of the fit."""
+    from scipy.special import ndtr
+
+    if not holder.clamps:
+        return 0.0
+    assert fit.covariance_x is not None
+    o, d = int(problem.intercept), problem.d
+    covariance = fit.covariance_x.reshape(-1, d, d)
+    mean = np.zeros((len(covariance), d)) if fit.mean_x is None else fit.mean_x.reshape(-1, d)
+    own = holder.map[o:-1, o:-1]
+    middle = mean @ own.T + (holder.map[o:-1, 0] if o else 0.0)
+    sd = np.sqrt(np.einsum("ij,njk,ik->ni", own, covariance, own))
+    outside = ndtr((holder.low[:-1] - middle) / sd) + ndtr((middle - holder.high[:-1]) / sd)
+    return float(np.quantile(outside.max(axis=1), DOUBT))
 
 
 def predictive_rows(rng: np.random.Generator, problem: Problem, fit: Fit, count: int) -> Floats:
@@ -64,11 +89,27 @@ def predictive_rows(rng: np.random.Generator, problem: Problem, fit: Fit, count:
     assert fit.variance is not None
     chains, draws = fit.variance.shape
     chain, draw = rng.integers(0, chains, count), rng.integers(0, draws, count)
-    root = np.linalg.cholesky(fit.covariance_x[chain, draw])
-    x = np.einsum("kij,kj->ki", root, rng.standard_normal((count, problem.d)))
-    if fit.mean_x is not None:
-        x = x + fit.mean_x[chain, draw]
+    if isinstance(problem.covariates, LocationX):
+        some = {name: value[chain, draw] for name, value in fit.latent.items()}
+        x = location.draw_covariates(rng, problem.covariates, some)
+    else:
+        root = np.linalg.cholesky(fit.covariance_x[chain, draw])
+        x = np.einsum("kij,kj->ki", root, rng.standard_normal((count, problem.d)))
+        if fit.mean_x is not None:
+            x = x + fit.mean_x[chain, draw]
     known = np.column_stack([np.ones(count), x]) if problem.intercept else x
     noise = np.sqrt(fit.variance[chain, draw]) * rng.standard_normal(count)
     y = np.einsum("kj,kj->k", known, fit.theta[chain, draw]) + noise
     return np.column_stack([known, y])
+
+
+def predictive_skewness(rng: np.random.Generator, problem: Problem, fit: Fit) -> float:
+    """The largest skewness of a noisy sum, n mu_3/(n mu_2 + noise variance)^(3/2), by rows of the fitted model."""
+    rows, worst = predictive_rows(rng, problem, fit, ROWS), 0.0
+    for holder in problem.holders:
+        own = rows @ holder.map.T
+        products = own[:, holder.pairs[:, 0]] * own[:, holder.pairs[:, 1]]
+        away = products - products.mean(axis=0)
+        spread = holder.n * np.square(away).mean(axis=0) + holder.variance
+        worst = max(worst, float(np.max(np.abs(holder.n * (away**3).mean(axis=0)) / spread**1.5)))
+    return worst

@@ -19,7 +19,7 @@ from noisewise.likelihood.normal_laplace import draw_mixing
 from noisewise.populations.parameters import Theta
 from noisewise.privacy.law import AdditiveLaw, DiscreteLaplace
 from noisewise.regression.problem import Floats
-from noisewise.regression.row_law import RowLaw
+from noisewise.regression.row_law import row_law
 from noisewise.release import Release
 from noisewise.statistics import Moments
 
@@ -47,7 +47,7 @@ class MomentsLaw:
         assert isinstance(statistic, Moments)
         assert isinstance(law, AdditiveLaw)
         pairs = np.array(statistic.pairs(self.release.schema), np.int64)
-        mean, covariance = RowLaw.of(self.model, statistic, self.release.schema, theta).moments(
+        mean, covariance = row_law(self.model, statistic, self.release.schema, theta).moments(
             pairs, intercept=statistic.intercept, block=statistic.block
         )
         n = self.n // statistic.block

@@ -15,8 +15,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from noisewise.compilation import njit
 from noisewise.regression.loadings import Beliefs
 from noisewise.regression.problem import Floats
 from noisewise.regression.wishart import (

@@ -19,11 +19,11 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from noisewise.compilation import njit
 from noisewise.likelihood.compiled import ROOT_2, erfcx
-from noisewise.regression.problem import GivenX, Problem
+from noisewise.regression.problem import GivenX, LocationX, Problem
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -59,6 +59,8 @@ class Belief(NamedTuple):
 def belief(problem: Problem, *, is_scaled: bool = True, is_whitened: bool = True) -> Belief:
     """The prior of a problem as plain numbers. Given covariates have neither A nor mu."""
     prior, x, q = problem.prior, problem.covariates, problem.q
+    if isinstance(x, LocationX):
+        raise TypeError("covariates of a location model have coordinates of their own (location_density.py)")
     d = 0 if isinstance(x, GivenX) else problem.d
     has_mean = problem.intercept and d > 0
     cholesky = q + 1

@@ -14,8 +14,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from noisewise.compilation import njit
 from noisewise.errors import Unsupported
 from noisewise.regression.chains import State
 from noisewise.regression.conjugate import distance, draw_given_precision, draw_learned_scale, scaled_precision

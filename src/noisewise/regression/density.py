@@ -15,8 +15,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from noisewise.compilation import njit
 from noisewise.inference.hamiltonian import walk_of
 from noisewise.regression.coordinates import (
     REASSOCIATE,

@@ -15,9 +15,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from noisewise.compilation import njit
 from noisewise.errors import Unsupported
 from noisewise.inference.progress import Progress
 from noisewise.regression.chains import State, Trace, chunks, empty_trace, first_state, fit_first, keep, stacked

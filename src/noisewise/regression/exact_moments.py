@@ -13,8 +13,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from noisewise.compilation import njit
 from noisewise.regression.chains import State
 from noisewise.regression.loadings import Published
 from noisewise.regression.normal_product import (

@@ -12,9 +12,9 @@ cover down to 73 %). Corrections to the print: the fast form returns m, not Q m;
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from noisewise.compilation import njit
 from noisewise.errors import Unsupported
 from noisewise.exact import fraction
 from noisewise.inference.progress import Progress

@@ -18,9 +18,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from noisewise.compilation import njit
 from noisewise.errors import Unsupported
 from noisewise.inference.progress import Progress
 from noisewise.regression.chains import State, Trace, chunks, empty_trace, first_state, fit_first, keep, stacked
@@ -88,9 +88,10 @@ def sample_prior(
     """`gibbs-prior`: the covariates' moments as given or as their prior has them, whatever the release says."""
     require_conjugate(problem.prior, "gibbs-prior")
     x = problem.covariates
-    moments = x if isinstance(x, GivenX) else prior_moments(x, problem.intercept)
+    if not isinstance(x, GivenX):
+        x = prior_moments(require_normal_covariates(problem, "gibbs-prior"), problem.intercept)
     note = "The covariates' moments are taken as given, not learned from the release."
-    return _run(problem, rng, "gibbs-prior", moments, (note,), chains, draws, warmup, progress)
+    return _run(problem, rng, "gibbs-prior", x, (note,), chains, draws, warmup, progress)
 
 
 def sample_update(

@@ -9,8 +9,8 @@ Nothing is assumed of x beyond these moments (Bernstein & Sheldon 2019, with the
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from noisewise.compilation import njit
 from noisewise.inference.hamiltonian import walk_of
 from noisewise.regression.coordinates import REASSOCIATE, Floats, is_out_of_range, read_theta, theta_prior
 from noisewise.regression.density import Data, members_density, pull_back_pairs

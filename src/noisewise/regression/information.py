@@ -6,7 +6,9 @@ with Gaussian noise and H = n C + noise variances, over all coordinates (beta, n
 Laplace noise adds a remainder by Monte Carlo (`design.laplace_vector`). What is asked is the information about beta and
 the noise variance where mu and Sigma are unknown, too: the Schur complement of their block, to which their prior's
 curvature is added, strength Sigma^-1 for mu and degrees/2 tr(Sigma^-1 dSigma Sigma^-1 dSigma) for Sigma. `choose` ranks
-weights, centres, scales and `shrink` by it; rows that would be clamped or shortened are so in M and C.
+weights, centres, scales and `shrink` by it; rows that would be clamped or shortened are so in M and C. With yes/no
+features, at draws of a posterior that knows their law, what is unknown of it stands in the place of mu and Sigma
+(location_information.py).
 """
 
 from __future__ import annotations
@@ -24,6 +26,9 @@ from noisewise.likelihood import normal_gaussian
 from noisewise.plan import Plan
 from noisewise.populations.parameters import Theta, rows_of
 from noisewise.privacy.law import AdditiveLaw, DiscreteLaplace
+from noisewise.regression.configurations import Configurations
+from noisewise.regression.location import CONFIGURATION_SHARE
+from noisewise.regression.location_information import Nuisance, nuisance_prior, nuisances
 from noisewise.regression.priors import (
     COVARIATE_COVARIANCE,
     COVARIATE_MEAN,
@@ -33,7 +38,7 @@ from noisewise.regression.priors import (
     NormalCovariates,
 )
 from noisewise.regression.problem import Floats
-from noisewise.regression.row_law import RowLaw
+from noisewise.regression.row_law import row_law
 from noisewise.statistics import Moments
 
 if TYPE_CHECKING:
@@ -100,7 +105,7 @@ class MomentsInformation:
         size = len(self.pairs)
         packed = self._packed(theta)
         covariance = packed[:, size:].reshape(-1, size, size)
-        slopes = np.stack([_slope(self._packed, theta, coordinate) for coordinate in self._coordinates()], axis=1)
+        slopes = np.stack([_slope(self._packed, theta, coordinate) for coordinate in self._coordinates(theta)], axis=1)
         d_mean, d_covariance = slopes[..., :size], slopes[..., size:].reshape(*slopes.shape[:2], size, size)
         if self.is_laplace:
             rng = np.random.default_rng(self.seed)  # type: ignore[arg-type]
@@ -118,16 +123,21 @@ class MomentsInformation:
 
     def _packed(self, theta: Theta) -> Floats:
         """n M and n C in one row, (K, size + size^2)."""
-        law = RowLaw.of(self.model, self.statistic, self.plan.part_schema, theta)
+        law = row_law(self.model, self.statistic, self.plan.part_schema, theta)
         mean, covariance = law.moments(self.pairs, intercept=self.statistic.intercept, block=self.statistic.block)
         return self.n * np.concatenate([mean, covariance.reshape(len(mean), -1)], axis=1)
 
-    def _coordinates(self) -> list[Coordinate]:
-        """Everything unknown: what is asked for first, then the covariates' mean and covariance."""
+    def _coordinates(self, theta: Theta) -> list[Coordinate | Nuisance]:
+        """Everything unknown: what is asked for first, then the covariates' law."""
+        if CONFIGURATION_SHARE in theta:
+            return [*(Coordinate(name) for name in self.model.free), *nuisances(self._configurations())]
         d = len(self.model.features)
         means = [Coordinate(COVARIATE_MEAN, (i,)) for i in range(d)] if self.model.intercept else []
         spreads = [Coordinate(COVARIATE_COVARIANCE, (i, j)) for i in range(d) for j in range(i + 1)]
         return [*(Coordinate(name) for name in self.model.free), *means, *spreads]
+
+    def _configurations(self) -> Configurations:
+        return Configurations.of(self.model.features, (self.plan.part_schema,))
 
     def _efficient(self, full: Floats, theta: Theta, asked: int) -> Floats:
         """F_bb - F_bn (F_nn + prior)^-1 F_nb."""
@@ -140,6 +150,8 @@ class MomentsInformation:
 
     def _prior(self, theta: Theta) -> Floats:
         """The curvature of the covariates' prior at each parameter value."""
+        if CONFIGURATION_SHARE in theta:
+            return nuisance_prior(self._configurations(), theta)
         covariance = np.asarray(theta[COVARIATE_COVARIANCE])
         count, d, _ = covariance.shape
         given = self.model.covariates
@@ -161,7 +173,7 @@ class MomentsInformation:
         return prior
 
 
-def _slope(function: Callable[[Theta], Floats], theta: Theta, coordinate: Coordinate) -> Floats:
+def _slope(function: Callable[[Theta], Floats], theta: Theta, coordinate: Coordinate | Nuisance) -> Floats:
     """The derivative of a function (K, ...) along a coordinate: a central difference of fourth order."""
     rows = rows_of(theta)
     h = STEP * coordinate.unit(theta)

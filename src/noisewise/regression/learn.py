@@ -22,12 +22,18 @@ from noisewise.inference.diagnostics import ESS_A_CHAIN, RHAT_LIMIT, Verdict, ve
 from noisewise.inference.posterior import Posterior
 from noisewise.inference.progress import Progress, shown
 from noisewise.inference.settings import POINT, check_settings, whole_seed
-from noisewise.regression.cleaning import CleanedShare, cleaned_share
+from noisewise.regression.cleaning import CleanedShare, cleaned_share, predictive_skewness
 from noisewise.regression.methods import METHODS, SKEWNESS_LIMIT, Method, automatic, largest_skewness, method_named
 from noisewise.regression.observed import Observed, regression_releases
 from noisewise.regression.priors import COVARIATE_COVARIANCE, COVARIATE_MEAN, INTERCEPT, NOISE_VARIANCE
-from noisewise.regression.problem import Fit, Floats, NormalX, Problem
-from noisewise.regression.words import law_in_words, unseen_parts
+from noisewise.regression.problem import Fit, Floats, LocationX, NormalX, Problem
+from noisewise.regression.words import (
+    law_in_words,
+    require_location_model,
+    response_caution,
+    taken_for_normal,
+    unseen_parts,
+)
 
 if TYPE_CHECKING:
     from noisewise.regression.model import LinearRegression
@@ -36,7 +42,6 @@ LENGTHS = (1, 2, 4)
 CLEANING_STREAM = 3
 LONG, SHORT_LIMIT = 1000, 1.05
 INSTEAD = "marginal"
-WITHOUT_A_LAW_OF_X = ("naive", "adassp", "fixed-s", "fixed-s-fast", "gibbs-noisy")
 
 
 def learn(
@@ -55,14 +60,20 @@ def learn(
     started = time.perf_counter()
     check_settings(settings, likelihood)
     given, observed = regression_releases(releases), model.observed(releases, n=n)
-    problem = model.problem_of(observed)
-    name, reason = automatic(problem, likelihood=likelihood) if method == "auto" else (method, "")
-    chosen = method_named(name)
+    if method == "auto":
+        require_location_model(model, observed)
+        problem = model.problem_of(observed)
+        name, reason = automatic(problem, likelihood=likelihood)
+        chosen = method_named(name)
+    else:
+        name, reason, chosen = method, "", method_named(method)
+        problem = model.problem_of(observed, as_normal=not _models_conditions(chosen, observed))
     whole = whole_seed(seed)
     rng = np.random.default_rng(whole)
     with shown(progress, f"Inferring {', '.join(model.names)}") as report:
         fit, judged = _run(chosen, problem, rng, settings, report, options, model.names)
         share = cleaned_share(np.random.default_rng([whole, CLEANING_STREAM]), problem, fit)
+        skewness = _skewness(np.random.default_rng([whole, CLEANING_STREAM, 1]), problem, fit)
         if reason and not chosen.models_shortening and share is not None and share.is_felt:
             # Only a fit can tell how many rows met their bounds: no release says so. By a fit of its own `marginal` may
             # find too few of them to model, and is then no better.
@@ -70,7 +81,8 @@ def learn(
             if other.models_cleaning:
                 name, fit, judged = INSTEAD, other, opinion
                 reason = f"{100 * share.clamped:.2g} % of rows were clamped, which only it models"
-    notes = tuple(dict.fromkeys((*judged.notes, *_notes(name, problem, observed, share))))
+    notes = tuple(dict.fromkeys((*judged.notes, *_notes(name, problem, observed, share, skewness))))
+    warnings = _warnings(model, name, problem, share)
     how = fit.how.replace("; ", ", ")  # what stands before the first semicolon is the method, the rest the law
     how = f"{how}, taken because {reason}" if reason else how
     return Posterior(
@@ -78,7 +90,9 @@ def learn(
         method=name,
         because=f"{how}; {law_in_words(model, problem)}",
         likelihood=likelihood,
-        verdict=" ".join([POINT, *notes]) if fit.is_point else replace(judged, notes=notes),
+        verdict=" ".join([*warnings, *observed.warnings, POINT, *notes])
+        if fit.is_point
+        else replace(judged, notes=notes, warnings=(*warnings, *observed.warnings, *judged.warnings)),
         population=model,
         releases=given,
         seed=whole,
@@ -103,7 +117,7 @@ def natural_draws(model: LinearRegression, observed: Observed, fit: Fit) -> dict
         mean = np.zeros((*fit.theta.shape[:2], len(model.features))) if fit.mean_x is None else fit.mean_x
         draws[COVARIATE_MEAN] = units.natural_mean(mean)
         draws[COVARIATE_COVARIANCE] = units.natural_covariance(fit.covariance_x)
-    return draws
+    return draws | dict(fit.latent)
 
 
 def _run(
@@ -156,17 +170,51 @@ def _thinned(fit: Fit, times: int) -> Fit:
                    covariance_x=thin(fit.covariance_x), energy=thin(fit.energy))  # fmt: skip
 
 
-def _notes(name: str, problem: Problem, observed: Observed, share: CleanedShare | None) -> list[str]:
+def _models_conditions(chosen: Method, observed: Observed) -> bool:
+    """Whether a method that was named models yes/no features in these rows; where not, it takes them for normal."""
+    return chosen.models_conditions and all(h.shrink is None and h.block == 1 for h in observed.holders)
+
+
+def _skewness(rng: np.random.Generator, problem: Problem, fit: Fit) -> float:
+    """Of the noisy sums, which `marginal` takes to be normal; by the fitted law where that is not normal itself."""
+    if isinstance(problem.covariates, LocationX):
+        return predictive_skewness(rng, problem, fit)
+    return largest_skewness(problem)
+
+
+def _warnings(model: LinearRegression, name: str, problem: Problem, share: CleanedShare | None) -> tuple[str, ...]:
+    """What stands before every number."""
+    said = response_caution(model)
+    if model.conditions and isinstance(problem.covariates, NormalX) and METHODS[name].has_law_of_x:
+        said.append(taken_for_normal(model, name))
+    if isinstance(problem.covariates, NormalX) and not model.conditions and share is not None and share.is_doubtful:
+        said.append(
+            f"By a normal law at least {100 * share.covariates:.2g} % of a covariate lie beyond its bounds, and are "
+            "taken to be clamped. If records end there by nature (uniform, skewed, 0 or 1), that is wrong, no release "
+            "of moments can tell, and slopes and their intervals are not to be trusted: declare yes/no columns as "
+            "Levels, numbers with wider bounds, or give covariates=GivenMoments(...)."
+        )
+    if isinstance(problem.covariates, LocationX) and share is not None and share.is_felt:
+        said.append(
+            f"By the fitted model {100 * share.clamped:.2g} % of rows were clamped, which is not modelled beside "
+            "yes/no features: coefficients may be biased. Release with wider bounds."
+        )
+    return tuple(said)
+
+
+def _notes(name: str, problem: Problem, observed: Observed, share: CleanedShare | None, skewness: float) -> list[str]:
     """What was assumed, and what the method passes over."""
     notes = list(observed.notes)
-    if isinstance(problem.covariates, NormalX) and name not in WITHOUT_A_LAW_OF_X:
+    if isinstance(problem.covariates, NormalX) and METHODS[name].has_law_of_x:
         notes.append("Covariates are taken to be normal.")
+    if isinstance(problem.covariates, LocationX) and share is not None and not share.is_felt:
+        notes += share.sentences()
     if not METHODS[name].models_shortening:
         if share is not None:
             notes += share.sentences()
         elif any(holder.shrink is not None for holder in problem.holders):
             notes.append(f"Rows were shortened, which method {name!r} ignores: coefficients may be biased towards 0.")
-    if name == "marginal" and (skewness := largest_skewness(problem)) > SKEWNESS_LIMIT:
+    if name == "marginal" and skewness > SKEWNESS_LIMIT:
         notes.append(f"The noisy sums are taken to be normal and are not quite (skewness {skewness:.2g}): with so few "
                      "rows and so little noise intervals may be too narrow.")  # fmt: skip
     if name != "adassp":

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from noisewise.errors import Unsupported
 from noisewise.regression.moments import all_pairs
-from noisewise.regression.problem import Floats, GivenX, Holder, Integers, NormalX, Prior, Problem
+from noisewise.regression.problem import Floats, GivenX, Holder, Integers, LocationX, NormalX, Prior, Problem
 
 
 class Published(NamedTuple):
@@ -86,6 +86,8 @@ def published(problem: Problem) -> Published:
 def beliefs(problem: Problem) -> Beliefs:
     """The problem's priors as numbers; without a law of the covariates their part is empty."""
     prior, x, d = problem.prior, problem.covariates, problem.d
+    if isinstance(x, LocationX):
+        raise TypeError("covariates of a location model are for method 'marginal'")
     given = isinstance(x, GivenX)
     return Beliefs(
         mean=np.ascontiguousarray(prior.mean, float),
@@ -109,6 +111,8 @@ def require_normal_covariates(problem: Problem, method: str) -> NormalX:
             f"method {method!r} needs covariates that are normal, but only their moments were given. "
             "Leave out `covariates`, or use method 'marginal' or 'gibbs-prior'."
         )
+    if isinstance(problem.covariates, LocationX):
+        raise TypeError(f"method {method!r} was handed covariates of a location model")
     return problem.covariates
 
 

@@ -8,7 +8,8 @@ matrices, and y'y is optional. That their law is normal is the only approximatio
 Carlo (inference/hamiltonian.py). Where chains disagree they are run on, four times as long each time.
 
 Rows that the holder clamped or shortened are modelled as such (radial.py, shortened.py) where the fitted model says
-that more than one in a thousand is. Covariates whose moments are given instead of normal: given.py.
+that more than one in a thousand is. Covariates whose moments are given instead of normal: given.py; yes/no ones, and
+numbers beside them: location.py.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ from noisewise.exact import integer
 from noisewise.inference import hamiltonian
 from noisewise.inference.diagnostics import RHAT_LIMIT, rhat
 from noisewise.inference.progress import Progress
+from noisewise.regression import location
 from noisewise.regression.changed import ChangedData, changed_density, changed_walk, make_changed_data
 from noisewise.regression.coordinates import Belief, Unknowns, belief, first_guess, unknowns
 from noisewise.regression.density import Data, make_data, normal_density, normal_walk
 from noisewise.regression.given import given_density, given_walk
 from noisewise.regression.groups import AS_NORMAL, BY_BANK, RADIALLY, group_holders
-from noisewise.regression.problem import Fit, GivenX, Holder, Problem
+from noisewise.regression.location_density import LocationData, location_data, location_density, location_walk
+from noisewise.regression.problem import Fit, GivenX, Holder, LocationX, Problem
 from noisewise.regression.shortened import make_bank, shorten_rows
 from noisewise.regression.sphere import make_sphere
 
@@ -45,6 +48,7 @@ FEWEST_POINTS, MOST_POINTS = 2**8, 2**20
 # Products of bank points and squared pairs beyond which one gradient takes tens of milliseconds, and the number of
 # gradients that is then spent.
 COSTLY, GRADIENTS_IF_COSTLY = 8e6, 2000
+OF_A_CONFIGURATION = 10.0  # what one costs beside a point of the bank
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,7 +57,7 @@ class Posterior:
 
     density: Callable[..., float]
     walk: Callable[..., None]
-    data: Data | ChangedData
+    data: Data | ChangedData | LocationData
     mode: Floats
     factor: Floats
 
@@ -108,6 +112,9 @@ def fitted(
     count = len(problem.holders)
     if isinstance(problem.covariates, GivenX):
         return _at_mode(given_density, given_walk, _plain_data(problem)), (0.0,) * count
+    if isinstance(problem.covariates, LocationX):
+        located = location_data(problem, is_scaled=not problem.prior.is_learned)
+        return _at_mode(location_density, location_walk, located), (0.0,) * count
     closed = _at_mode(normal_density, normal_walk, _plain_data(problem))
     shares = _predicted_shares(problem, closed, rng)
     clamped = _predicted_shares(problem, closed, rng, is_shortened=False)
@@ -154,15 +161,17 @@ def _changed_data(problem: Problem, how: Sequence[int], points: int | None) -> C
     return make_changed_data(_belief(problem), groups, members, bank, sphere)
 
 
-def _cost(data: Data | ChangedData) -> float:
+def _cost(data: Data | ChangedData | LocationData) -> float:
     """Points or directions, times squared pairs: what one gradient multiplies and adds for changed rows."""
+    if isinstance(data, LocationData):
+        return float(np.sum(len(data.own.share) * data.groups.size**2)) * OF_A_CONFIGURATION
     if not isinstance(data, ChangedData):
         return 0.0
     points = np.array([0, len(data.bank.z), 2 * len(data.sphere.weights)])[data.groups.is_shortened]
     return float(np.sum(points * data.groups.size**2))
 
 
-def size_of(data: Data | ChangedData) -> int:
+def size_of(data: Data | ChangedData | LocationData) -> int:
     """How many coordinates a position has."""
     return int(data.belief.mixing + data.members.mixing[-1])
 
@@ -170,7 +179,7 @@ def size_of(data: Data | ChangedData) -> int:
 def _at_mode(
     density: Callable[..., float],
     walk: Callable[..., None],
-    data: Data | ChangedData,
+    data: Data | ChangedData | LocationData,
     starts: Sequence[Floats] | None = None,
 ) -> Posterior:
     """The highest of the modes found from several starts, and the inverse Hessian's factor there."""
@@ -193,7 +202,7 @@ def _at_mode(
     return Posterior(density, walk, data, mode, _inverse_factor(_hessian(density, data, mode)))
 
 
-def _hessian(density: Callable[..., float], data: Data | ChangedData, mode: Floats) -> Floats:
+def _hessian(density: Callable[..., float], data: Data | ChangedData | LocationData, mode: Floats) -> Floats:
     """- d^2 log p by central differences; for many mixing variances, each N(0, 1) a priori, the identity will do."""
     size = len(mode)
     known = size if size <= LARGEST_HESSIAN else int(data.belief.mixing)
@@ -273,6 +282,8 @@ def _worst_rhat(positions: Floats, belief: Belief) -> float:
 def _fit(
     problem: Problem, posterior: Posterior, trace: hamiltonian.Trace, shares: tuple[float, ...], is_costly: bool
 ) -> Fit:
+    if isinstance(problem.covariates, LocationX):
+        return _location_fit(problem, problem.covariates, posterior, trace, is_costly)
     found = unknowns(trace.positions, posterior.belief)
     has_law = not isinstance(problem.covariates, GivenX)
     how = "the normal law of the noisy moments, nothing latent, sampled by Hamiltonian Monte Carlo"
@@ -289,20 +300,54 @@ def _fit(
         notes=_notes(problem, shares, is_costly, trace),
         non_finite=int(trace.non_finite.sum()),
         energy=trace.energy,
-        details={
-            "shares": shares,
-            "leaps": trace.leaps,
-            "acceptance": trace.acceptance,
-            "divergent": trace.divergent,
-            "mode": posterior.mode,
-        },
+        details=_details(posterior, trace, shares),
     )
+
+
+def _location_fit(
+    problem: Problem, x: LocationX, posterior: Posterior, trace: hamiltonian.Trace, is_costly: bool
+) -> Fit:
+    """The draws where covariates follow the location model."""
+    assert isinstance(posterior.data, LocationData)
+    found, where = unknowns(trace.positions, posterior.belief), posterior.data.location
+    shape = (*found.variance.shape, x.numbers, x.contrast.shape[1])
+    effects = trace.positions[..., where.effects : where.tilts].reshape(shape)
+    share = location.shares(x, trace.positions[..., where.tilts : posterior.belief.mixing])
+    means = location.number_means(x, found.factor, effects)
+    mean_x, covariance_x = location.covariate_moments(x, share, means, found.factor)
+    return Fit(
+        theta=found.theta,
+        variance=found.variance,
+        how="the normal law of the noisy moments, nothing latent, yes/no features as such, sampled by Hamiltonian "
+        "Monte Carlo",
+        mean_x=mean_x,
+        covariance_x=covariance_x,
+        latent=location.natural_draws(x, share, means, found.factor),
+        notes=_notes(problem, (0.0,) * len(problem.holders), is_costly, trace),
+        non_finite=int(trace.non_finite.sum()),
+        energy=trace.energy,
+        details=_details(posterior, trace, (0.0,) * len(problem.holders)),
+    )
+
+
+def _details(posterior: Posterior, trace: hamiltonian.Trace, shares: tuple[float, ...]) -> dict[str, object]:
+    return {
+        "shares": shares,
+        "leaps": trace.leaps,
+        "acceptance": trace.acceptance,
+        "divergent": trace.divergent,
+        "mode": posterior.mode,
+    }
 
 
 def _notes(problem: Problem, shares: tuple[float, ...], is_costly: bool, trace: hamiltonian.Trace) -> tuple[str, ...]:
     outside = max((share for share, h in zip(shares, problem.holders, strict=True) if not _changes(h)), default=0.0)
     changed = max((share for share, h in zip(shares, problem.holders, strict=True) if _changes(h)), default=0.0)
     notes = ["Covariates are taken to be normal."]
+    if isinstance(problem.covariates, LocationX):
+        count = problem.covariates.configurations
+        within = " within each of which numbers are taken to be normal," if problem.covariates.numbers else ""
+        notes = [f"Yes/no features are modelled as such: {count} combinations,{within} with unknown shares."]
     if isinstance(problem.covariates, GivenX):
         notes = ["Second and fourth moments of the covariates are taken as given."]
         if any(holder.shrink is not None for holder in problem.holders):
@@ -316,7 +361,9 @@ def _notes(problem: Problem, shares: tuple[float, ...], is_costly: bool, trace: 
         )
     if is_costly:
         count = trace.positions.shape[1]
-        notes.append(f"Modelling shortened rows is slow with so many covariates: {count} draws a chain were made.")
+        what = "combinations" if isinstance(problem.covariates, LocationX) else "covariates"
+        rows = "yes/no features" if isinstance(problem.covariates, LocationX) else "shortened rows"
+        notes.append(f"Modelling {rows} is slow with so many {what}: {count} draws a chain were made.")
     if trace.divergent.sum() > 0.01 * trace.log_density.size:
         notes.append(f"{trace.divergent.sum()} steps diverged: a corner of the posterior may be under-explored.")
     return tuple(notes)

@@ -18,7 +18,7 @@ import numpy as np
 
 from noisewise.errors import InvalidArgument
 from noisewise.regression.pooled import moment_matrix
-from noisewise.regression.problem import Fit, Holder, NormalX, Problem
+from noisewise.regression.problem import Fit, Holder, LocationX, NormalX, Problem
 
 SKEWNESS_LIMIT = 0.25
 
@@ -30,6 +30,8 @@ class Method:
     module: str
     function: str = "sample"
     models_shortening: bool = False  # rows that were clamped or shortened are in its law
+    models_conditions: bool = False  # yes/no features are, as such
+    has_law_of_x: bool = True  # covariates are taken to have one: normal, unless it models conditions
     runs_longer: bool = False  # where the chains have not mixed; published methods are run as asked
 
     @property
@@ -40,18 +42,18 @@ class Method:
 
 
 METHODS: Mapping[str, Method] = {
-    "marginal": Method("marginal", models_shortening=True),
+    "marginal": Method("marginal", models_shortening=True, models_conditions=True),
     "exact-gibbs": Method("exact_gibbs", runs_longer=True),
-    "naive": Method("naive"),
+    "naive": Method("naive", has_law_of_x=False),
     "individual": Method("individual", models_shortening=True),
-    "gibbs-noisy": Method("gibbs_moments", "sample_noisy"),
+    "gibbs-noisy": Method("gibbs_moments", "sample_noisy", has_law_of_x=False),
     "gibbs-prior": Method("gibbs_moments", "sample_prior"),
     "gibbs-update": Method("gibbs_moments", "sample_update"),
     "bernstein-distributed": Method("gibbs_moments", "sample_distributed"),
     "normal-x": Method("normal_x"),
-    "fixed-s": Method("fixed_s"),
-    "fixed-s-fast": Method("fixed_s", "sample_fast"),
-    "adassp": Method("adassp", "estimate"),
+    "fixed-s": Method("fixed_s", has_law_of_x=False),
+    "fixed-s-fast": Method("fixed_s", "sample_fast", has_law_of_x=False),
+    "adassp": Method("adassp", "estimate", has_law_of_x=False),
 }
 
 
@@ -66,6 +68,8 @@ def method_named(name: object) -> Method:
 
 def automatic(problem: Problem, *, likelihood: str) -> tuple[str, str]:
     """The method `auto` takes for a problem, and the reason in words."""
+    if isinstance(problem.covariates, LocationX):
+        return "marginal", "it alone models yes/no features as such"
     if likelihood == "clt":
         return "marginal", "the normal law of the moments was asked for"
     if not isinstance(problem.covariates, NormalX):

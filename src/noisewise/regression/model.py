@@ -17,12 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisewise.errors import InvalidArgument
+from noisewise.inference.degrees import Degrees, degrees
 from noisewise.inference.posterior import Posterior
 from noisewise.plan import Plan
 from noisewise.populations.parameters import POSITIVE, REAL, Support, Theta
 from noisewise.populations.text import ANY_COLUMN, population_from_spec
 from noisewise.regression.confidential import MomentsLaws
-from noisewise.regression.observed import Observed, observe
+from noisewise.regression.configurations import Configurations, has_conditions
+from noisewise.regression.location import CONFIGURATION_SHARE, NUMBER_COVARIANCE, NUMBER_MEAN, location_model
+from noisewise.regression.observed import Observed, likely_numbers, observe
 from noisewise.regression.prediction import Prediction, predict, predict_mean
 from noisewise.regression.priors import (
     COVARIATE_COVARIANCE,
@@ -43,13 +46,17 @@ from noisewise.regression.problem import Floats, Problem
 from noisewise.regression.released import released_moments
 from noisewise.regression.replicate import sample_prior, simulate_values, theta_at
 from noisewise.release import Release
+from noisewise.statistics import Moments
 from noisewise.statistics.additive import read_features
 from noisewise.statistics.feature import Feature
 
 if TYPE_CHECKING:
     from noisewise.regression.information import MomentsInformation
 
-RESERVED = (INTERCEPT, NOISE_VARIANCE, COVARIATE_MEAN, COVARIATE_COVARIANCE)
+RESERVED = (
+    INTERCEPT, NOISE_VARIANCE, COVARIATE_MEAN, COVARIATE_COVARIANCE, CONFIGURATION_SHARE, NUMBER_MEAN,
+    NUMBER_COVARIANCE,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
@@ -128,7 +135,7 @@ class LinearRegression:
     @property
     def unlisted(self) -> tuple[str, ...]:
         """Draws that are kept for later questions and not shown in tables."""
-        return (COVARIATE_MEAN, COVARIATE_COVARIANCE)
+        return (COVARIATE_MEAN, COVARIATE_COVARIANCE, CONFIGURATION_SHARE, NUMBER_MEAN, NUMBER_COVARIANCE)
 
     @property
     def free(self) -> tuple[str, ...]:
@@ -158,8 +165,13 @@ class LinearRegression:
         """What the releases say, by holder."""
         return observe(releases, self.features, self.response, intercept=self.intercept, n=n)
 
-    def problem_of(self, observed: Observed) -> Problem:
-        """Priors and observations in common units."""
+    @property
+    def conditions(self) -> tuple[Feature, ...]:
+        """The features that hold a yes/no condition, so that no normal law is theirs."""
+        return tuple(feature for feature in self.features if has_conditions(feature))
+
+    def problem_of(self, observed: Observed, *, as_normal: bool = False) -> Problem:
+        """Priors and observations in common units; `as_normal` takes yes/no features for normal ones."""
         public = {"units": observed.units, "centre": observed.centre, "spread": observed.spread}
         prior = working_prior(
             coefficient_moments(self.coefficients, self.names),
@@ -170,6 +182,12 @@ class LinearRegression:
         )
         if isinstance(self.covariates, str):
             covariates: Any = released_moments(observed.holders, intercept=self.intercept)
+        elif self.covariates is None and self.conditions and not as_normal:
+            made = Configurations.of(self.features, observed.schemas)
+            covariates = location_model(
+                made, centre=observed.units.centre[:-1], factor=observed.units.factor[:-1],
+                likely=likely_numbers(made, observed),
+            )  # fmt: skip
         else:
             covariates = working_covariates(self.covariates, **public)  # type: ignore[arg-type]
         return Problem(observed.holders, prior, covariates, self.intercept)
@@ -259,3 +277,43 @@ def _read_response(response: object, features: tuple[Feature, ...]) -> Feature:
     if read in features:
         raise InvalidArgument(f"{read} is the response and a feature too; leave it out of one.", argument="features")
     return read
+
+
+@degrees.register
+def _(model: LinearRegression, releases: tuple[Release, ...], theta: Theta) -> Degrees:
+    """Released sums against coefficients, noise variance, and the law of the covariates where it is not given."""
+    del theta  # the count is the same wherever the fit is
+    d = len(model.features)
+    unknowns = len(model.names) + 1
+    if not isinstance(model.covariates, GivenMoments):
+        unknowns += d * (d + 1) // 2 + d * model.intercept
+    holders: dict[Any, set[tuple[int, ...]]] = {}
+    for release in releases:
+        if isinstance(release.statistic, Moments):
+            sums = holders.setdefault((release.dataset, release.part), set())
+            sums |= _distinct_sums(release.statistic, release)
+    told = sum(map(len, holders.values()))
+    shapes = len(set().union(*holders.values()))
+    advice = (
+        "Moments of disjoint parts of the records, or of another holder, would show whether they agree, and "
+        "Moments(..., fourth=True) whether the covariates are as the model has them."
+    )
+    return Degrees(told, shapes, unknowns, "" if told > unknowns else advice)
+
+
+def _distinct_sums(statistic: Moments, release: Release) -> set[tuple[int, ...]]:
+    """The sums that no other gives away: not 1 * 1; of yes/no features not x * x, nor two levels of one column."""
+    first, pairs = int(statistic.intercept), set(statistic.pairs(release.schema))
+    kinds = {first + k: feature for k, feature in enumerate(statistic.features)}
+    yes_no = {k for k, feature in kinds.items() if feature.operation in ("equals", "between")}
+
+    def is_given_away(pair: tuple[int, ...]) -> bool:
+        if all(k < first for k in pair):
+            return True
+        if len(pair) != 2 or not statistic.intercept or not yes_no.issuperset(pair):
+            return False
+        one, other = (kinds[k] for k in pair)
+        is_same_column = one.columns() == other.columns() and one.operation == other.operation == "equals"
+        return (pair[0] == pair[1] or is_same_column) and (0, pair[0]) in pairs
+
+    return {pair for pair in pairs if not is_given_away(pair)}

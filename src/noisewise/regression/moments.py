@@ -20,8 +20,9 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from noisewise.compilation import njit
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

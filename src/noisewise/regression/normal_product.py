@@ -13,8 +13,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from noisewise.compilation import njit
 from noisewise.errors import Unsupported
 from noisewise.regression.loadings import Published
 from noisewise.regression.moments import block_fourth, block_second, normal_covariance_at

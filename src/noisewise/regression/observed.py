@@ -5,7 +5,7 @@
     overlapping parts                                  refused: neither independent nor the same records
 Two Gaussian noises on the same T_ab weigh by their precisions and stay Gaussian; two Laplace noises have no such sum,
 and are refused. The count n is public under change-one; under add-remove the analyst states it, and a noisy count
-that contradicts it is mentioned.
+that contradicts it is named or refused.
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.likelihood.joint import check_disjoint, listed_releases, stated_sizes
+from noisewise.likelihood.stated_n import contradictions
 from noisewise.privacy.law import AdditiveLaw, DiscreteLaplace
+from noisewise.regression.configurations import Configurations, has_conditions
 from noisewise.regression.problem import Eigenvalue, Floats, Holder
 from noisewise.regression.units import Units, same_covariates
 from noisewise.release import Release
+from noisewise.schema import Schema
 from noisewise.statistics import Moments, SmallestEigenvalue
 from noisewise.statistics.feature import Feature
 from noisewise.statistics.moment_rows import entry_box, standardised
 
-CONTRADICTION = 5.0  # a noisy count this many standard deviations from the stated n is worth a sentence
 Sum = tuple[float, float, float]  # a noisy sum: value, noise variance, Laplace scale (0 where Gaussian)
 
 
@@ -39,6 +41,8 @@ class Observed:
     centre: Floats  # (d + 1,): where entries are likely to lie, in working units, by public numbers alone
     spread: Floats  # (d + 1,): their likely standard deviation
     notes: tuple[str, ...]
+    warnings: tuple[str, ...]  # on a stated n that a noisy count makes improbable
+    schemas: tuple[Schema, ...] = ()
 
 
 def observe(
@@ -54,17 +58,19 @@ def observe(
     for index, release in enumerate(given):
         groups.setdefault((release.dataset, release.part), []).append(index)
     units: Units | None = None
-    holders, notes = [], []
+    holders = []
     for members in groups.values():
         if len({sizes[index] for index in members}) > 1:
             raise InvalidArgument("Releases of the same records were given different n.", argument="n")
         same = [given[index] for index in members]
-        holder, said = _holder(same, sizes[members[0]], units)
+        holder = _holder(same, sizes[members[0]], units)
         units = Units.of(_moments(same)[0][1]) if units is None else units
         holders.append(holder)
-        notes += said
     assert units is not None
-    return Observed(tuple(holders), units, *_likely(given, units), tuple(dict.fromkeys(notes)))
+    schemas = tuple(release.schema for release, _ in _moments(given))
+    return Observed(
+        tuple(holders), units, *_likely(given, units), notes=(), warnings=contradictions(given, sizes), schemas=schemas
+    )
 
 
 def regression_releases(releases: object) -> tuple[Release, ...]:
@@ -117,8 +123,8 @@ def _moments(releases: Sequence[Release]) -> list[tuple[Release, Moments]]:
     return [(release, release.statistic) for release in releases if isinstance(release.statistic, Moments)]
 
 
-def _holder(releases: Sequence[Release], n: int, units: Units | None) -> tuple[Holder, list[str]]:
-    """The holder behind releases of the same records, and what is to be said of it."""
+def _holder(releases: Sequence[Release], n: int, units: Units | None) -> Holder:
+    """The holder behind releases of the same records."""
     moments = _moments(releases)
     if not moments:
         raise Unsupported(
@@ -131,28 +137,36 @@ def _holder(releases: Sequence[Release], n: int, units: Units | None) -> tuple[H
     for release, one in moments:
         for indices, noisy in _sums(release, one):
             sums[indices] = noisy if indices not in sums else _merged(sums[indices], noisy)
-    said = _contradiction(sums.pop((0, 0), None) if statistic.intercept else None, n)
+    if statistic.intercept:
+        sums.pop((0, 0), None)  # the noisy count: given n it tells nothing else
     pairs = sorted(indices for indices in sums if len(indices) == 2)
     value, variance, laplace = (np.array([sums[pair][k] for pair in pairs]) for k in range(3))
     own = Units.of(statistic)
-    box = entry_box(standardised((*statistic.features, statistic.response), statistic.centre, statistic.scale),
-                    first.schema)  # fmt: skip
-    holder = Holder(
+    low, high = clamp_bounds(statistic, first.schema)
+    return Holder(
         n=n // statistic.block,
         pairs=np.array(pairs, np.int64),
         observed=value,
         variance=variance,
         laplace=laplace,
         map=np.eye(len(own.factor) + own.intercept) if units is None else units.row_map(own),
-        low=np.array([float(low) for low, _ in box]),
-        high=np.array([float(high) for _, high in box]),
+        low=low,
+        high=high,
         clamps=first.schema.outside == "clamp",
         shrink=None if statistic.shrink is None else float(statistic.shrink),
         block=statistic.block,
         fourth={indices: noisy[:2] for indices, noisy in sums.items() if len(indices) == 4},
         eigenvalue=_eigenvalue(releases, statistic),
     )
-    return holder, said
+
+
+def clamp_bounds(statistic: Moments, schema: Schema) -> tuple[Floats, Floats]:
+    """Where the entries of a row (d + 1,) meet their bounds; a yes/no condition has none that a record could cross."""
+    entries = (*statistic.features, statistic.response)
+    box = entry_box(standardised(entries, statistic.centre, statistic.scale), schema)
+    is_open = np.array([has_conditions(entry) for entry in entries])
+    low, high = np.array([[float(end) for end in ends] for ends in box]).T
+    return np.where(is_open, -np.inf, low), np.where(is_open, np.inf, high)
 
 
 def _sums(release: Release, statistic: Moments) -> list[tuple[tuple[int, ...], Sum]]:
@@ -189,13 +203,6 @@ def _merged(one: Sum, other: Sum) -> Sum:
     return (one[0] / one[1] + other[0] / other[1]) / precision, 1 / precision, 0.0
 
 
-def _contradiction(count: Sum | None, n: int) -> list[str]:
-    """A noisy count that is far from the stated n; given n it tells nothing else."""
-    if count is None or abs(count[0] - n) <= CONTRADICTION * count[1] ** 0.5:
-        return []
-    return [f"n = {n} was stated, but the noisy count is {count[0]:.0f}, with a noise sd of {count[1] ** 0.5:.2g}."]
-
-
 def _eigenvalue(releases: Sequence[Release], statistic: Moments) -> Eigenvalue | None:
     found = [release for release in releases if isinstance(release.statistic, SmallestEigenvalue)]
     if not found:
@@ -214,6 +221,29 @@ def _eigenvalue(releases: Sequence[Release], statistic: Moments) -> Eigenvalue |
         is_laplace=isinstance(release.law, DiscreteLaplace),
         delta=None if delta is None else float(delta),
     )
+
+
+def likely_numbers(made: Configurations, observed: Observed) -> tuple[Floats, Floats]:
+    """Where the numbers within configurations are likely to lie, and their sd, in the units of the columns.
+
+    As the feature that is such a number, or an affine function of it; else by the narrowest declared bounds.
+    """
+    units = observed.units
+    centres = observed.centre[:-1] / units.factor[:-1] + units.centre[:-1]
+    spreads = observed.spread[:-1] / units.factor[:-1]
+    found = []
+    for k, number in enumerate(made.numbers):
+        boxes = [entry_box((number,), schema)[0] for schema in observed.schemas]
+        low, high = min(boxes, key=lambda ends: ends[1] - ends[0])
+        where, size = float(low + high) / 2, float(high - low) / 4
+        for i in range(len(centres)):
+            own, others = made.coefficient[:, i, k], np.delete(made.coefficient[:, i], k, axis=1)
+            if own[0] != 0 and np.ptp(own) == 0 and np.ptp(made.constant[:, i]) == 0 and not others.any():
+                where, size = (centres[i] - made.constant[0, i]) / own[0], spreads[i] / abs(own[0])
+                break
+        found.append((where, size))
+    centre, spread = np.array(found, float).reshape(-1, 2).T
+    return centre, spread
 
 
 def _likely(releases: Sequence[Release], units: Units) -> tuple[Floats, Floats]:

@@ -96,12 +96,38 @@ class GivenX:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class LocationX:
+    """x = offset(c) + slope(c) z, a yes/no configuration c and numbers z that are normal given it (location.py).
+
+    With C configurations and k numbers. `tilt` (C, s) and `contrast` (C, r) are what the log shares and the means of z
+    are linear in, each column times the prior sd of its coefficient, which is then N(0, 1).
+    """
+
+    offset: Floats  # (C, d)
+    slope: Floats  # (C, d, k)
+    tilt: Floats
+    contrast: Floats
+    scale: Floats  # (k, k): of the inverse Wishart law of the numbers' covariance
+    degrees: float
+    centre: Floats  # (k,): z = 0 in the units of the columns
+    spread: Floats  # (k,): z = 1 less z = 0, likewise
+
+    @property
+    def configurations(self) -> int:
+        return len(self.offset)
+
+    @property
+    def numbers(self) -> int:
+        return len(self.centre)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Problem:
     """All that a method needs."""
 
     holders: tuple[Holder, ...]
     prior: Prior
-    covariates: NormalX | GivenX
+    covariates: NormalX | GivenX | LocationX
     intercept: bool
 
     @property
@@ -129,6 +155,7 @@ class Fit:
     how: str
     mean_x: Floats | None = None  # (chains, draws, d)
     covariance_x: Floats | None = None  # (chains, draws, d, d)
+    latent: Mapping[str, Floats] = field(default_factory=dict)  # the location model's draws, in the units of columns
     is_point: bool = False
     models_cleaning: bool = False  # rows as they were clamped or shortened
     notes: tuple[str, ...] = ()  # sentences for the verdict: what was assumed, projected, clamped

@@ -17,9 +17,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from noisewise.compilation import njit
 from noisewise.regression.groups import Groups
 from noisewise.regression.shortened import paired, pull_back_means
 from noisewise.regression.sphere import (

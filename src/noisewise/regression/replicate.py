@@ -10,6 +10,7 @@ Many rows that do are taken by the central limit theorem.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import singledispatch
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,7 @@ from noisewise.likelihood.simulate import Integers, draw_noise
 from noisewise.plan import Plan
 from noisewise.populations.parameters import Theta, rows_of
 from noisewise.privacy.law import AdditiveLaw
+from noisewise.regression.location_rows import LocationLaw
 from noisewise.regression.priors import (
     COVARIATE_COVARIANCE,
     COVARIATE_MEAN,
@@ -29,7 +31,7 @@ from noisewise.regression.priors import (
     noise_shape,
 )
 from noisewise.regression.problem import Floats
-from noisewise.regression.row_law import RowLaw
+from noisewise.regression.row_law import RowLaw, row_law
 from noisewise.statistics import Moments
 
 if TYPE_CHECKING:
@@ -54,8 +56,7 @@ def simulate_values(
             "This plan keeps the number of records private (add-remove): say how many to simulate with n=.",
             argument="n",
         )
-    law = RowLaw.of(model, statistic, schema, theta)
-    sums = _sums(rng, law, statistic, plan, size)
+    sums = draw_sums(row_law(model, statistic, schema, theta), rng, statistic, plan, size)
     assert isinstance(plan.law, AdditiveLaw)
     steps = np.floor(sums / np.array(plan.law.step) + 0.5).astype(np.int64)
     count = rows_of(theta)
@@ -137,8 +138,30 @@ def _inverse_wishart(rng: np.random.Generator, scale: Floats, degrees: float, co
     return np.asarray(np.swapaxes(inverse, 1, 2) @ inverse)
 
 
-def _sums(rng: np.random.Generator, law: RowLaw, statistic: Moments, plan: Plan, n: int) -> Floats:
-    """The statistic of n rows, unrounded, (K, size)."""
+@singledispatch
+def draw_sums(law: object, rng: np.random.Generator, statistic: Moments, plan: Plan, n: int) -> Floats:
+    """The statistic of n rows of a law, unrounded, (K, size)."""
+    del rng, statistic, plan, n
+    raise TypeError(f"no sums are drawn of rows with a {type(law).__name__}")
+
+
+@draw_sums.register
+def _location_sums(law: LocationLaw, rng: np.random.Generator, statistic: Moments, plan: Plan, n: int) -> Floats:
+    """Row by row, or by the central limit theorem where rows are many."""
+    indices = statistic.pairs(plan.part_schema)
+    if n > MANY_ROWS and not statistic.fourth:
+        return _normal_sums(rng, law, statistic, plan, n)
+    total = np.zeros((len(law.share), len(indices)))
+    for k in range(len(law.share)):
+        rows = law.rows(rng, k, n)
+        w = np.column_stack([np.ones(n), rows]) if statistic.intercept else rows
+        total[k] = [np.prod(w[:, pair], axis=1).sum() for pair in indices]
+    return total
+
+
+@draw_sums.register
+def _normal_row_sums(law: RowLaw, rng: np.random.Generator, statistic: Moments, plan: Plan, n: int) -> Floats:
+    """By their Wishart law, row by row, or by the central limit theorem."""
     schema, block = plan.part_schema, statistic.block
     blocks, indices = n // block, statistic.pairs(schema)
     is_long = blocks > max(MANY_ROWS, 2 * law.mean.shape[1])
@@ -177,7 +200,7 @@ def _by_pair(sums: Floats, totals: Floats, indices: tuple[tuple[int, ...], ...],
     return np.stack(columns, axis=1)
 
 
-def _normal_sums(rng: np.random.Generator, law: RowLaw, statistic: Moments, plan: Plan, n: int) -> Floats:
+def _normal_sums(rng: np.random.Generator, law: RowLaw | LocationLaw, statistic: Moments, plan: Plan, n: int) -> Floats:
     pairs = np.array(statistic.pairs(plan.part_schema), np.int64)
     mean, covariance = law.moments(pairs, intercept=statistic.intercept)
     values, vectors = np.linalg.eigh(covariance)

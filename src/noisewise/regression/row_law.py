@@ -17,14 +17,16 @@ import numpy as np
 
 from noisewise.errors import Unsupported
 from noisewise.populations.parameters import Theta
+from noisewise.regression.location import CONFIGURATION_SHARE
+from noisewise.regression.location_rows import LocationLaw
 from noisewise.regression.moments import at_pairs, normal_moment_covariance
+from noisewise.regression.observed import clamp_bounds
 from noisewise.regression.points import base_points
 from noisewise.regression.priors import COVARIATE_COVARIANCE, COVARIATE_MEAN, INTERCEPT, NOISE_VARIANCE, GivenMoments
 from noisewise.regression.problem import Floats, Integers
 from noisewise.regression.units import Units
 from noisewise.schema import Schema
 from noisewise.statistics import Moments
-from noisewise.statistics.moment_rows import entry_box, standardised
 
 if TYPE_CHECKING:
     from noisewise.regression.model import LinearRegression
@@ -51,14 +53,12 @@ class RowLaw:
         mean, covariance = joint_law(model, theta)
         if not model.intercept:  # a line through the release's centre, about which the covariates lie
             mean = np.broadcast_to(units.centre, mean.shape)
-        box = entry_box(
-            standardised((*statistic.features, statistic.response), statistic.centre, statistic.scale), schema
-        )
+        low, high = clamp_bounds(statistic, schema)
         return cls(
             units.factor * (mean - units.centre),
             covariance * np.outer(units.factor, units.factor),
-            np.array([float(low) for low, _ in box]),
-            np.array([float(high) for _, high in box]),
+            low,
+            high,
             schema.outside == "clamp",
             None if statistic.shrink is None else float(statistic.shrink),
         )
@@ -120,6 +120,18 @@ class RowLaw:
                 means.append(second[pairs[:, 0], pairs[:, 1]])
                 covariances.append(at_pairs(_normal_fourth(second, first), pairs))
         return np.array(means), np.array(covariances)
+
+
+def row_law(model: LinearRegression, statistic: Moments, schema: Schema, theta: Theta) -> RowLaw | LocationLaw:
+    """The law of a release's rows: normal, or with yes/no features the one that was learned for them."""
+    if CONFIGURATION_SHARE in theta:
+        return LocationLaw.of(model, statistic, schema, theta)
+    if model.conditions and not isinstance(model.covariates, GivenMoments | str):
+        raise Unsupported(
+            f"Rows with yes/no features such as {model.conditions[0]} are not normal, and these parameters say nothing "
+            "else of them, so they are not simulated. A posterior by method 'auto' without covariates= knows their law."
+        )
+    return RowLaw.of(model, statistic, schema, theta)
 
 
 def _normal_fourth(second: Floats, mean: Floats) -> Floats:

@@ -13,8 +13,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from noisewise.compilation import njit
 from noisewise.regression.chains import State
 from noisewise.regression.conjugate import distance, scaled_precision
 from noisewise.regression.exact_moments import accept, noise_log_density, put_together, row_factor, row_mean, take_apart

@@ -18,9 +18,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from noisewise.compilation import njit
 from noisewise.regression.groups import Groups
 from noisewise.regression.points import base_points
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from noisewise.regression.loadings import Published
 from noisewise.regression.moments import moment_covariance_given, normal_moment_covariance, second_moments_given
-from noisewise.regression.problem import Floats, GivenX, Problem
+from noisewise.regression.problem import Floats, GivenX, LocationX, Problem
 
 LOOSENESS = 2.0
 """How many of its own standard deviations the prior's guess of a mean square may be wrong by."""
@@ -59,6 +59,8 @@ def _expectations(problem: Problem) -> tuple[Floats, Floats]:
         return second_moments_given(prior.mean, variance, x.second), moment_covariance_given(
             prior.mean, variance, x.second, x.fourth
         )
+    if isinstance(x, LocationX):
+        raise TypeError("covariates of a location model are for method 'marginal'")
     spread = x.scale / (x.degrees + problem.d + 1.0)
     if problem.intercept:
         row = np.concatenate([[1.0], x.location])

@@ -5,8 +5,11 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from noisewise.regression.priors import NOISE_SHAPE, NOISE_SHARE
-from noisewise.regression.problem import NormalX, Problem
+from noisewise.errors import Unsupported
+from noisewise.regression.configurations import has_conditions
+from noisewise.regression.observed import Observed
+from noisewise.regression.priors import NOISE_SHAPE, NOISE_SHARE, GivenMoments
+from noisewise.regression.problem import LocationX, NormalX, Problem
 
 if TYPE_CHECKING:
     from noisewise.regression.model import LinearRegression
@@ -20,6 +23,9 @@ def law_in_words(model: LinearRegression, problem: Problem) -> str:
     if isinstance(problem.covariates, NormalX):
         weak = " with a weak prior from public numbers" if model.covariates is None else ""
         parts.append(f"normal covariates{weak}")
+    elif isinstance(problem.covariates, LocationX):
+        numbers = ", numbers normal within each" if problem.covariates.numbers else ""
+        parts.append(f"{problem.covariates.configurations} combinations of yes/no features{numbers}, with weak priors")
     else:
         parts.append("covariates by their moments, as " + ("released" if model.covariates == "released" else "given"))
     if model.coefficients is None and model.prior is None:
@@ -47,3 +53,54 @@ def unseen_parts(problem: Problem) -> list[str]:
     elif 2 not in responses:
         said.append("y'y was not released: the noise variance is known only from how the holders differ.")
     return said
+
+
+def conditions_in_words(model: LinearRegression) -> str:
+    """The features that hold a yes/no condition, by name."""
+    names = [str(feature) for feature in model.conditions]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def taken_for_normal(model: LinearRegression, method: str) -> str:
+    """What is to be said first where a method takes yes/no features for normal numbers."""
+    one = len(model.conditions) == 1
+    return (
+        f"{conditions_in_words(model)} {'is a yes/no feature' if one else 'are yes/no features'}, never normal, but "
+        f"method {method!r} takes {'it' if one else 'them'} for normal here: slopes and their intervals are not to be "
+        "trusted. Use method 'auto' without covariates=, or give GivenMoments(...)."
+    )
+
+
+def response_caution(model: LinearRegression) -> list[str]:
+    """What is to be said first of a response that no normal scatter describes."""
+    if not has_conditions(model.response):
+        return []
+    return [
+        f"The response {model.response} holds a yes/no condition, so its scatter about a line is not normal, nor of "
+        "one size. Read slopes as differences of shares, their intervals as approximate, and leave the noise variance "
+        "and the intervals of single predictions alone."
+    ]
+
+
+def require_location_model(model: LinearRegression, observed: Observed) -> None:
+    """Refuse yes/no features where nothing that is right for them can be done."""
+    if not model.conditions or isinstance(model.covariates, GivenMoments | str):
+        return
+    names, way_out = conditions_in_words(model), "give covariates=GivenMoments(...), the moments of a public sample"
+    anyway = "A method that is named is run all the same, and its verdict warns."
+    if model.covariates is not None:
+        raise Unsupported(
+            f"NormalCovariates says that every feature is normal, but {names} holds a yes/no condition and never is. "
+            f"Leave out covariates=, and its shares are learned; or {way_out}. {anyway}"
+        )
+    if any(holder.shrink is not None for holder in observed.holders):
+        raise Unsupported(
+            f"Rows with {names} were shortened (shrink=), after which a yes/no feature is no longer 0 or 1: no law of "
+            "such rows is known here. Release Moments without shrink=, with a centre and scale for the numbers. "
+            f"{anyway}"
+        )
+    if any(holder.block > 1 for holder in observed.holders):
+        raise Unsupported(
+            f"Rows with {names} were averaged (average=), and averaged rows with yes/no features are not modelled. "
+            f"Release Moments without average=, or {way_out}. {anyway}"
+        )

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
+from html import escape as escape_marks
+
+from noisewise.printable import printable_lines
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #1d2733; max-width: 54rem; margin: 2rem auto; padding: 0 1rem; }
@@ -52,3 +54,8 @@ def page(title: str, lead: str, sections: Sequence[Section]) -> str:
         f"<title>{escape(title)}</title><style>{STYLE}</style></head>\n<body><h1>{escape(title)}</h1>"
         f'<p class="lead">{escape(lead)}</p>\n{body}\n</body></html>\n'
     )
+
+
+def escape(text: str) -> str:
+    """Text as HTML shows it, whoever wrote it."""
+    return escape_marks(printable_lines(text))

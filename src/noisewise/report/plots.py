@@ -363,7 +363,8 @@ def tidy(*panels: Axes) -> None:
 
 
 def _label(parameter: Mapping[str, Any]) -> str:
-    return f"{parameter['name']} ({parameter['unit']})" if parameter.get("unit") else str(parameter["name"])
+    name = str(parameter["name"]).replace("$", r"\$")  # a name is no formula, and one that is none would not be drawn
+    return f"{name} ({parameter['unit']})" if parameter.get("unit") else name
 
 
 def _finite(draws: ArrayLike, name: str) -> Floats:

@@ -111,7 +111,8 @@ def _diagnostics_section(posterior: Posterior) -> Section:
         (name, f"{ess_bulk(draws):.0f}", f"{ess_tail(draws):.0f}", f"{rhat(draws):.3f}", f"{mcse_mean(draws):.2g}")
         for name, draws in unknowns[:MOST_ROWS]
     ]
-    how = f"{posterior.method}: {posterior.because}. {posterior.seconds:.1f} seconds, with seed {posterior.seed}."
+    name = "" if posterior.method == "exact" else f"{posterior.method}: "  # a word kept for a release's own law
+    how = f"{name}{posterior.because}. {posterior.seconds:.1f} seconds, with seed {posterior.seed}."
     return Section(
         "How the draws were made",
         f"{how}\n\n{posterior.verdict}",

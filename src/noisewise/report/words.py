@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from noisewise.printable import printable
 from noisewise.privacy.finite import FiniteLaw, RandomizedResponse
 from noisewise.privacy.law import AdditiveLaw, ExponentialQuantile
 from noisewise.release import Release
@@ -33,15 +34,15 @@ def describe_release(release: Release) -> str:
         "",
         f"Data set {release.dataset}, {release.hash}.",
     ]
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def value_lines(release: Release) -> list[str]:
-    """One line a component: its noisy value and the noise's standard deviation."""
+    """One line for each component: its noisy value and the noise's standard deviation."""
     if not release.is_categorical and release.statistic.kind == "records":
         answers = release.estimate
         return [f"  {len(answers)} noisy answers, from {answers[0]:.6g} to {answers[-1]:.6g}, sorted."]
-    rows = list(zip(release.labels, release.estimate, _spreads(release), strict=True))
+    rows = list(zip(map(printable, release.labels), release.estimate, _spreads(release), strict=True))
     width = max(len(label) for label, _, _ in rows[:MOST_LINES])
     lines = [f"  {label:<{width}}  {value:.6g}{spread}" for label, value, spread in rows[:MOST_LINES]]
     return lines + ([f"  ... and {len(rows) - MOST_LINES} more."] if len(rows) > MOST_LINES else [])

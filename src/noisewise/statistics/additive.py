@@ -20,7 +20,7 @@ import numpy as np
 
 from noisewise.errors import InvalidArgument
 from noisewise.schema import Schema, checked_schema
-from noisewise.statistics.enclosure import feature_range
+from noisewise.statistics.enclosure import feature_ranges
 from noisewise.statistics.feature import (
     DEEPEST_FEATURE,
     Feature,
@@ -37,6 +37,9 @@ from noisewise.statistics.sensitivity import (
     joint_sensitivity,
     unit_range_weights,
 )
+
+MOST_FEATURES = 2000
+MOST_OPERATIONS = 20_000  # of all features of a statistic together
 
 
 def sums(row: Sequence[Feature], columns: Mapping[str, Any], schema: Schema) -> Any:
@@ -201,7 +204,12 @@ def read_features(features: Sequence[object], name: str) -> tuple[Feature, ...]:
         raise InvalidArgument(
             f"{name} needs at least one feature, as in {name}(column('income')).", argument="features"
         )
-    read = []
+    if len(features) > MOST_FEATURES:
+        raise InvalidArgument(
+            f"{name} names {len(features)} features, more than {MOST_FEATURES}; split them over several releases.",
+            argument="features",
+        )
+    read, operations = list[Feature](), 0
     for feature in features:
         is_named = (isinstance(feature, str) and feature) or isinstance(feature, Feature)
         if not is_named or not as_feature(feature).columns():
@@ -213,6 +221,13 @@ def read_features(features: Sequence[object], name: str) -> tuple[Feature, ...]:
         if read[-1].depth() > DEEPEST_FEATURE:
             raise InvalidArgument(f"{name}: a feature is more than {DEEPEST_FEATURE} operations deep.",
                                   argument="features")  # fmt: skip
+        operations += sum(1 for _ in read[-1].nodes())
+        if operations > MOST_OPERATIONS:
+            raise InvalidArgument(
+                f"{name}: its features have more than {MOST_OPERATIONS} operations together; simplify them, or split "
+                "them over several releases.",
+                argument="features",
+            )
     if len(set(read)) != len(read):
         raise InvalidArgument(f"{name} names the same feature twice; that would only cost budget.", argument="features")
     return tuple(read)
@@ -220,8 +235,7 @@ def read_features(features: Sequence[object], name: str) -> tuple[Feature, ...]:
 
 def checked_row(row: tuple[Feature, ...], schema: Schema) -> tuple[Feature, ...]:
     """The row, after every feature has shown that it has a finite range under the schema."""
-    for feature in row:
-        feature_range(feature, schema)
+    feature_ranges(row, schema)
     return row
 
 

@@ -8,7 +8,7 @@ what the branch and bound of `sensitivity.py` lives on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -134,6 +134,21 @@ def _finite(enclosure: Enclosure) -> Enclosure:
     return enclosure
 
 
+def operations(features: Sequence[Feature]) -> int:
+    """How many operations on boxes one evaluation of all features takes, what they share counted once."""
+    seen: dict[Feature, int] = {}
+    pending = list(features)
+    while pending:
+        feature = pending.pop()
+        if feature in seen:
+            continue
+        inner = [argument for argument in feature.arguments if isinstance(argument, Feature)]
+        is_whole_power = feature.operation == "power" and feature.arguments[1].denominator == 1
+        seen[feature] = int(feature.arguments[1]) if is_whole_power else max(1, len(inner))
+        pending.extend(inner)
+    return sum(seen.values())
+
+
 def whole_box(schema: Schema, names: frozenset[str]) -> dict[str, tuple[Array, Array]]:
     """The declared bounds (level indices for levels) of the named columns, as one box."""
     boxes = {}
@@ -153,6 +168,21 @@ def feature_range(feature: Feature, schema: Schema) -> tuple[float, float, float
         boxes = {name: _cut(schema, name, boxes[name])}
     enclosure: Enclosure = feature.fold(EnclosureAlgebra(schema, boxes))
     return float(enclosure.low.min()), float(enclosure.high.max()), float(enclosure.error.max())
+
+
+def feature_ranges(features: Sequence[Feature], schema: Schema) -> list[tuple[float, float, float]]:
+    """`feature_range` of each, with what features of several columns share computed once."""
+    several = [feature.columns() for feature in features]
+    wide = [names for names in several if len(names) > 1]
+    algebra, memory = EnclosureAlgebra(schema, whole_box(schema, frozenset().union(*wide))), dict[Feature, Any]()
+    ranges = []
+    for feature, names in zip(features, several, strict=True):
+        if len(names) > 1:
+            enclosure: Enclosure = feature.fold(algebra, memory)
+            ranges.append((float(enclosure.low.min()), float(enclosure.high.max()), float(enclosure.error.max())))
+        else:
+            ranges.append(feature_range(feature, schema))
+    return ranges
 
 
 def _cut(schema: Schema, name: str, box: tuple[Array, Array]) -> tuple[Array, Array]:

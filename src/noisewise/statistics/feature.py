@@ -20,7 +20,7 @@ import numpy as np
 
 from noisewise.errors import InvalidArgument
 from noisewise.exact import fraction
-from noisewise.schema import Level, Schema
+from noisewise.schema import Level, Schema, checked_level
 
 DEEPEST_FEATURE = 100
 LARGEST_FEATURE = 4000  # nodes; keeps hostile release files from costing more than reading them
@@ -98,9 +98,7 @@ class Feature:
         if self.operation != "column":
             message = "equals(level) applies to a column, as in column('region').equals('north')."
             raise InvalidArgument(message, argument="equals")
-        if isinstance(level, bool) or not isinstance(level, str | int):
-            raise InvalidArgument(f"level = {level!r:.60} must be a text or a whole number.", argument="level")
-        return Feature("equals", (self.arguments[0], level))
+        return Feature("equals", (self.arguments[0], checked_level(level, "level")))
 
     def nodes(self) -> Iterator[Feature]:
         """Every feature inside this one, itself included (shared ones repeat)."""

@@ -41,9 +41,10 @@ from noisewise.statistics.moment_rows import (
     largest_change,
     monomial_feature,
     orderings,
+    outer_box,
     shrunk_box,
 )
-from noisewise.statistics.sensitivity import Sensitivity, joint_sensitivity, norm_above
+from noisewise.statistics.sensitivity import Sensitivity, joint_sensitivity, norm_above, weights_above
 
 Bound = tuple[Fraction, str]
 
@@ -64,9 +65,11 @@ def moment_sensitivity(
     `rounding[i]` bounds how far entry i may be moved before the products are taken: the bound then holds for the
     moved rows as well, because they lie in the widened box and ball.
     """
+    weights = weights_above(weights)
     box = entry_box(entries, schema)
     if radius is not None:
         box, radius = shrunk_box(box, radius)
+        box = outer_box(box)
     rows = Rows(tuple(entries), tuple(monomials), schema, None if radius is None else float(radius), block)
     is_free = radius is None and rounding is None and fills_its_box(entries, schema)
     if rounding is not None:

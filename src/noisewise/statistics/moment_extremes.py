@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 
 from noisewise.schema import Bounded, Schema
-from noisewise.statistics.enclosure import Array
+from noisewise.statistics.enclosure import Array, operations
 from noisewise.statistics.feature import Feature
 from noisewise.statistics.moment_rows import Box, Monomial, evaluated
 
 LARGEST_ENUMERATION = 120_000  # sign patterns x faces x positions of the other rows: about a second
 LARGEST_CUT = 17  # nodes
-LARGEST_SEARCH = 5 * 10**7  # products evaluated while climbing
+LARGEST_SEARCH = 5 * 10**7  # products and operations of the entries evaluated while climbing
 
 
 # --- exact extrema ----------------------------------------------------------------------------------------------
@@ -207,9 +207,15 @@ class Rows:
 def farthest(rows: Rows, *, norm: int, weights: Sequence[Fraction]) -> float:
     """The largest weighted distance found between records: from many starts, by compass search."""
     scale = np.array([float(weight) for weight in weights])
-    c = len(rows.names)
+    c, cost = len(rows.names), len(weights) + operations(rows.entries)
 
     def distance(points: Array) -> Array:
+        """Some points at a time: the memory held does not grow with the search."""
+        flat = points.reshape(-1, points.shape[-1])
+        pieces = np.array_split(flat, 1 + len(flat) * cost // 10**6)
+        return np.concatenate([distance_of(piece) for piece in pieces]).reshape(points.shape[:-1])
+
+    def distance_of(points: Array) -> Array:
         first = rows.at(points[..., :c])
         if not rows.schema.is_change_one:
             moved = rows.products(first)
@@ -221,11 +227,10 @@ def farthest(rows: Rows, *, norm: int, weights: Sequence[Fraction]) -> float:
         total: Array = weighted.sum(axis=-1) if norm == 1 else np.sqrt((weighted**2).sum(axis=-1))
         return total
 
-    starts = _starts(_pool(c), rows)
-    starts = starts[:: 1 + len(starts) * len(scale) // 10**7]
-    values = np.concatenate([distance(part) for part in np.array_split(starts, 1 + len(starts) * len(scale) // 10**6)])
+    starts = _starts(_pool(c), rows, most=10**7 // cost)
+    values = distance(starts)
     best = starts[np.argsort(-values)[: 24 if starts.shape[1] <= 10 else 8]]
-    rounds = LARGEST_SEARCH // (best.size * 2 * len(scale))
+    rounds = LARGEST_SEARCH // (best.size * 2 * cost)
     return float(_climb(distance, best, min(rounds, 240)).max())
 
 
@@ -241,14 +246,16 @@ def _pool(c: int) -> Array:
     return np.concatenate([corners, np.full((1, c), 0.5), inner])
 
 
-def _starts(pool: Array, rows: Rows) -> Array:
+def _starts(pool: Array, rows: Rows, *, most: int) -> Array:
+    """Records, pairs of them, or pairs with one that all the others are: every so many, so that `most` are left."""
     if not rows.schema.is_change_one:
-        return pool
+        return pool[:: 1 + len(pool) // max(most, 1)]
     i, j = np.triu_indices(len(pool), 1)
-    pairs = np.concatenate([pool[i], pool[j]], axis=1)
-    if rows.block == 1:
-        return pairs
-    return np.concatenate([np.concatenate([pairs, pool[i]], axis=1), np.concatenate([pairs, pool[j]], axis=1)])
+    if rows.block > 1:
+        i, j, others = np.concatenate([i, i]), np.concatenate([j, j]), np.concatenate([i, j])
+    step = 1 + len(i) // max(most, 1)
+    pairs = np.concatenate([pool[i[::step]], pool[j[::step]]], axis=1)
+    return pairs if rows.block == 1 else np.concatenate([pairs, pool[others[::step]]], axis=1)
 
 
 def _climb(distance: Any, points: Array, rounds: int) -> Array:

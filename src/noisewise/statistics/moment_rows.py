@@ -28,6 +28,7 @@ Box = Sequence[tuple[Fraction, Fraction]]
 Named = tuple[tuple[str, Fraction], ...]
 DECIMALS = 10**12
 LARGEST_PRODUCT = Fraction(10) ** 100
+LONGEST_BOX = 20_000  # bits
 
 
 def standardised(features: Sequence[Feature], centre: Named, scale: Named) -> tuple[Feature, ...]:
@@ -128,6 +129,21 @@ def shrunk_box(box: Box, radius: Fraction) -> tuple[list[tuple[Fraction, Fractio
                 ends.append(end * radius / (length / root if is_outer else root))
         result.append((ends[0], ends[1]))
     return result, radius
+
+
+def outer_box(box: Box) -> list[tuple[Fraction, Fraction]]:
+    """A box around the box, with ends of 128 binary digits where exact ones are so long that sums would grow costly."""
+    bits = sum(end.numerator.bit_length() + end.denominator.bit_length() for ends in box for end in ends)
+    if bits <= LONGEST_BOX:
+        return list(box)
+    return [(-_end_above(-low), _end_above(high)) for low, high in box]
+
+
+def _end_above(end: Fraction) -> Fraction:
+    if end == 0:
+        return end
+    shift = 128 - end.numerator.bit_length() + end.denominator.bit_length()
+    return Fraction(math.ceil(end * Fraction(2) ** shift)) / Fraction(2) ** shift
 
 
 def component_range(box: Box, monomial: Monomial) -> tuple[Fraction, Fraction]:

@@ -27,7 +27,7 @@ from noisewise.exact import fraction, integer
 from noisewise.exact import text as exact_text
 from noisewise.schema import LARGEST_N, Schema
 from noisewise.statistics.additive import FeatureSums, read_features
-from noisewise.statistics.feature import Feature, shrunk
+from noisewise.statistics.feature import LARGEST_FEATURE, Feature, shrunk
 from noisewise.statistics.moment_bounds import moment_sensitivity
 from noisewise.statistics.moment_rows import (
     Monomial,
@@ -45,7 +45,7 @@ from noisewise.statistics.moment_rows import (
 from noisewise.statistics.sensitivity import Sensitivity, checked_norm, checked_weights
 
 PARTS = ("xx", "xy", "yy")
-LARGEST_ROW = 10_000
+LARGEST_ROW = 5000  # products
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -95,6 +95,8 @@ class Moments(FeatureSums):
             raise Unsupported("fourth=True describes single rows; it cannot be averaged. Leave out average.")
         if math.comb(len(x) + 2, 2) + (math.comb(len(x) + 4, 4) if self.fourth else 0) > LARGEST_ROW:
             raise InvalidArgument(f"More than {LARGEST_ROW} products; name fewer features.", argument="features")
+        if self.shrink is not None:
+            _check_shortened((*x, y), 4 if self.fourth else 2)
 
     @property
     def block(self) -> int:
@@ -276,6 +278,9 @@ class SmallestEigenvalue:
     ) -> None:
         assign = object.__setattr__
         x = read_features(_several(features, "SmallestEigenvalue"), "SmallestEigenvalue")
+        if math.comb(len(x) + 1, 2) > LARGEST_ROW:
+            raise InvalidArgument(f"More than {LARGEST_ROW} products; name fewer features.", argument="features")
+        _check_shortened(x, 2)
         assign(self, "features", x)
         assign(self, "shrink", fraction(shrink, "shrink", positive=True))
         assign(self, "centre", named_numbers(centre, x, "centre"))
@@ -332,6 +337,16 @@ class SmallestEigenvalue:
         return (
             f"smallest_eigenvalue({', '.join([_listed(self.features), *_written((), (), self.shrink)])}"
             f"{''.join(', ' + option for option in _written(self.centre, self.scale, None))})"
+        )
+
+
+def _check_shortened(row: Sequence[Feature], degree: int) -> None:
+    """Each shortened entry depends on the whole row, so a product of them has as many parts as the row, each time."""
+    if degree * sum(5 + sum(1 for _ in feature.nodes()) for feature in row) > LARGEST_FEATURE:
+        raise InvalidArgument(
+            f"Products of entries shortened together would have more than {LARGEST_FEATURE} parts; name fewer or "
+            "simpler features.",
+            argument="features",
         )
 
 

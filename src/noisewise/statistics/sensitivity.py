@@ -9,12 +9,16 @@ jointly over the components: one record moves them all at once, but it cannot be
 is computed as an exact number where the worst pair is known, and otherwise bracketed by branch and bound over
 boxes of records with guaranteed enclosures: `value` is a certified upper bound, `attained` a distance that
 two actual records reach, and `gap` what lies between.
+
+The cost is bounded whatever the features: the search counts its operations (boxes times the features' own) and stops
+when `LARGEST_WORK` is spent, with the bound it has by then and its gap. Work is counted, never timed, so that one plan
+has one sensitivity on every machine.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -24,13 +28,20 @@ import numpy as np
 from noisewise.errors import InvalidArgument
 from noisewise.exact import fraction, root_above
 from noisewise.schema import Levels, Schema
-from noisewise.statistics.enclosure import Array, Enclosure, EnclosureAlgebra, feature_range, whole_box
+from noisewise.statistics.enclosure import Array, Enclosure, EnclosureAlgebra, feature_ranges, operations, whole_box
 from noisewise.statistics.feature import Feature
 
 TOLERANCE = {1: 2.0**-14, 2: 2.0**-9}  # relative gap aimed at, by number of columns; beyond two, 2^-5
 LARGEST_POOL = 60_000
 LARGEST_MOVE = Fraction(10) ** 100
 ROUNDS = 60
+LARGEST_WORK = 2 * 10**8  # operations on boxes in one search, over all groups of columns: some three seconds
+CALL = 1000  # boxes whose evaluation costs as much as the call itself
+LARGEST_PIECE = 2**21  # operations whose results are held at once, some 50 MB
+LARGEST_ENDS = 2**23  # numbers that the ends of all boxes of a pool may be: 64 MB
+LONGEST_WEIGHTS = 20_000  # bits of all weights together; beyond, each is rounded up to WEIGHT_BITS of its own
+WEIGHT_BITS = 128
+LONGEST_VALUE = 4000  # bits of a sensitivity that is used as it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +96,7 @@ def norm_above(terms: Sequence[Fraction], norm: int) -> Fraction:
 def unit_range_weights(features: Sequence[Feature], schema: Schema) -> tuple[Fraction, ...]:
     """1/range of each feature: no component drowns another, whatever their units."""
     weights = []
-    for feature in features:
-        low, high, _ = feature_range(feature, schema)
+    for feature, (low, high, _) in zip(features, feature_ranges(features, schema), strict=True):
         width = Fraction(high) - Fraction(low) if schema.is_change_one else Fraction(max(abs(low), abs(high)))
         if width <= 0:
             raise InvalidArgument(f"The feature {feature} is constant; it tells nothing.", argument="features")
@@ -103,8 +113,16 @@ def joint_sensitivity(
     squared L2 suprema add.
     """
     values, attained, arguments = [], [], []
-    for group in _independent_groups(features):
-        found = _group_sensitivity([features[k] for k in group], schema, norm=norm, weights=[weights[k] for k in group])
+    groups, given, work = _independent_groups(features), weights_above(weights), LARGEST_WORK
+    for k, group in enumerate(groups):
+        found, spent = _group_sensitivity(
+            [features[i] for i in group],
+            schema,
+            norm=norm,
+            weights=[given[i] for i in group],
+            work=work // (len(groups) - k),
+        )
+        work -= spent
         values.append(found.value)
         attained.append(found.attained)
         arguments.append(found.argument)
@@ -114,26 +132,56 @@ def joint_sensitivity(
     return Sensitivity(norm_above(values, norm), reached, norm, "independent columns; " + arguments[0])
 
 
+def weights_above(weights: Sequence[Fraction]) -> Sequence[Fraction]:
+    """The weights, rounded up to 128 bits where they are so long together that exact sums of them would grow costly.
+
+    Every sensitivity grows with its weights, so what is computed from larger ones is a bound still.
+    """
+    if sum(_bits(weight) for weight in weights) <= LONGEST_WEIGHTS:
+        return weights
+    return [weight if _bits(weight) <= WEIGHT_BITS else rounded_above(weight) for weight in weights]
+
+
+def rounded_above(value: Fraction) -> Fraction:
+    """The least number of WEIGHT_BITS binary digits that is not below a positive one."""
+    shift = WEIGHT_BITS - value.numerator.bit_length() + value.denominator.bit_length()
+    return Fraction(math.ceil(value * Fraction(2) ** shift)) / Fraction(2) ** shift
+
+
+def short_above(value: Fraction) -> Fraction:
+    """The value, or one just above it where its exact form is longer than any number that is read."""
+    return value if _bits(value) <= LONGEST_VALUE else rounded_above(value)
+
+
+def _bits(value: Fraction) -> int:
+    return value.numerator.bit_length() + value.denominator.bit_length()
+
+
 def _independent_groups(features: Sequence[Feature]) -> list[list[int]]:
-    groups: list[tuple[set[str], list[int]]] = []
+    """Indices of features that share columns, directly or through others; groups in the order of their last member."""
+    group_of: dict[str, list[int]] = {}
     for k, feature in enumerate(features):
-        columns, members = set(feature.columns()), [k]
-        rest = []
-        for other_columns, other_members in groups:
-            if columns & other_columns:
-                columns |= other_columns
-                members = other_members + members
-            else:
-                rest.append((other_columns, other_members))
-        groups = [*rest, (columns, members)]
-    return [sorted(members) for _, members in groups]
+        columns = feature.columns()
+        met = list({id(group_of[name]): group_of[name] for name in columns if name in group_of}.values())
+        largest = max(met, key=len, default=[])
+        for other in met:
+            if other is not largest:
+                largest.extend(other)
+        largest.append(k)
+        moved = columns.union(*(features[i].columns() for other in met if other is not largest for i in other))
+        group_of.update(dict.fromkeys(moved, largest))
+    found = {id(group): sorted(group) for group in group_of.values()}
+    return sorted(found.values(), key=lambda group: group[-1])
 
 
 def _group_sensitivity(
-    features: Sequence[Feature], schema: Schema, *, norm: int, weights: Sequence[Fraction]
-) -> Sensitivity:
-    """Range bound first: if some pair of records attains every component's range at once it is exact."""
-    ranges = [feature_range(feature, schema) for feature in features]
+    features: Sequence[Feature], schema: Schema, *, norm: int, weights: Sequence[Fraction], work: int
+) -> tuple[Sensitivity, int]:
+    """Range bound first: if some pair of records attains every component's range at once it is exact.
+
+    Returns the operations that were spent, too.
+    """
+    ranges = feature_ranges(features, schema)
     if schema.is_change_one:
         spans = [Fraction(high) - Fraction(low) for low, high, _ in ranges]
     else:
@@ -144,23 +192,27 @@ def _group_sensitivity(
             "A weight times its feature's range must lie between 1e-100 and 1e100.", argument="weights"
         )
     bound = norm_above(weighted, norm)
-    search = _BranchAndBound(features, schema, norm=norm, weights=weights)
+    search = _BranchAndBound(features, schema, norm=norm, weights=weights, work=work)
     if search.best >= float(bound) * (1 - 1e-12):
-        return Sensitivity(bound, search.best, norm, "the ends of all ranges are reached together")
+        return Sensitivity(bound, search.best, norm, "the ends of all ranges are reached together"), search.spent
     certified = search.run()
     slack = norm_above([2 * w * Fraction(error) for w, (_, _, error) in zip(weights, ranges, strict=True)], 1)
     value = min(bound, Fraction(certified) * (1 + Fraction(1, 2**40)) + slack)
-    return Sensitivity(value, search.best, norm, "branch and bound over records")
+    return Sensitivity(value, search.best, norm, "branch and bound over records"), search.spent
 
 
 class _BranchAndBound:
     """Best-first bracketing of sup || w (f(u) - f(v)) || over pairs of boxes (or one box and nothing)."""
 
-    def __init__(self, features: Sequence[Feature], schema: Schema, *, norm: int, weights: Sequence[Fraction]) -> None:
+    def __init__(
+        self, features: Sequence[Feature], schema: Schema, *, norm: int, weights: Sequence[Fraction], work: int
+    ) -> None:
         self.features, self.schema, self.norm = features, schema, norm
         self.weights = np.array([float(weight) for weight in weights])[:, None]
         self.names = sorted(frozenset().union(*(feature.columns() for feature in features)))
         self.sides = 2 if schema.is_change_one else 1
+        self.cost, self.work, self.spent = operations(features) + len(self.names), work, 0
+        self.pool = min(LARGEST_POOL, LARGEST_ENDS // (8 * self.sides * len(self.names)))
         box = whole_box(schema, frozenset(self.names))
         low = np.array([[box[name][0][0] for name in self.names]])
         high = np.array([[box[name][1][0] for name in self.names]])
@@ -178,15 +230,18 @@ class _BranchAndBound:
             alive = upper > self.best * (1 + tolerance)
             settled = max(settled, float(upper[~alive].max(initial=0.0)))
             low, high, upper = low[alive], high[alive], upper[alive]
-            if not len(upper):
+            # One box becomes two, and each is enclosed and tried at its middle: four evaluations on each side.
+            affordable = (self.work - self.spent) // (4 * self.sides * self.cost)
+            if not len(upper) or affordable < 1:
                 break
-            order = np.argsort(-upper)
-            take, keep = order[: LARGEST_POOL // 2], order[LARGEST_POOL // 2 :]
+            order = np.argsort(-upper, kind="stable")
+            most = min(self.pool // 2, affordable)
+            take, keep = order[:most], order[most:]
             new_low, new_high = self._split(low[take], high[take])
             low, high = np.concatenate([low[keep], new_low]), np.concatenate([high[keep], new_high])
             upper = np.concatenate([upper[keep], self._upper(new_low, new_high)])
             self._improve(new_low, new_high)
-            if len(upper) > 4 * LARGEST_POOL:
+            if len(upper) > 4 * self.pool:
                 break
         return max(settled, float(upper.max(initial=0.0)), self.best)
 
@@ -204,11 +259,21 @@ class _BranchAndBound:
         return np.concatenate([low, right_low]), np.concatenate([left_high, high])
 
     def _values(self, low: Array, high: Array) -> list[Enclosure]:
+        self.spent += (len(low) + CALL) * self.cost
         algebra = EnclosureAlgebra(self.schema, {n: (low[:, k], high[:, k]) for k, n in enumerate(self.names)})
         memory: dict[Feature, Any] = {}
         return [feature.fold(algebra, memory) for feature in self.features]
 
+    def _in_pieces(self, function: Callable[..., Array], *arrays: Any) -> Array:
+        """A function of boxes, some at a time: the memory held does not grow with the features."""
+        size = max(1, LARGEST_PIECE // self.cost)
+        starts = range(0, max(1, len(arrays[0])), size)
+        return np.concatenate([function(*(array[start : start + size] for array in arrays)) for start in starts])
+
     def _upper(self, low: Array, high: Array) -> Array:
+        return self._in_pieces(self._upper_piece, low, high)
+
+    def _upper_piece(self, low: Array, high: Array) -> Array:
         d = len(self.names)
         first = self._values(low[:, :d], high[:, :d])
         if self.sides == 1:
@@ -223,6 +288,9 @@ class _BranchAndBound:
         self.best = max(self.best, float(self._distance(middle).max(initial=0.0)))
 
     def _distance(self, points: Array) -> Array:
+        return self._in_pieces(self._distance_piece, points)
+
+    def _distance_piece(self, points: Array) -> Array:
         d = len(self.names)
         first = [enclosure.low for enclosure in self._values(points[:, :d], points[:, :d])]
         if self.sides == 1:
@@ -237,26 +305,39 @@ class _BranchAndBound:
 
     def _attained_at_corners(self, low: Array, high: Array) -> float:
         """The largest distance between special records: ends, zero, and edges written into the features."""
-        axes = [self._special(name, low[k], high[k]) for k, name in enumerate(self.names)]
+        written = self._written_edges()
+        axes = [self._special(name, low[k], high[k], written) for k, name in enumerate(self.names)]
         while math.prod(map(len, axes)) ** self.sides > 40_000:
             longest = max(range(len(axes)), key=lambda k: len(axes[k]))
             if len(axes[longest]) <= 2:
                 break
             axes[longest] = axes[longest][[0, -1]]
-        grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))[:20_000]
+        # Within half of the work, so that some is left for the search; the records come in pairs under change-one.
+        affordable = max(2, self.work // (2 * self.sides * self.cost))
         if self.sides == 1:
-            return float(self._distance(grid).max())
-        if len(grid) > 200:
-            grid = grid[:200]
+            return float(self._distance(_first_of_grid(axes, min(20_000, affordable))).max())
+        grid = _first_of_grid(axes, min(200, math.isqrt(2 * affordable)))
         i, j = np.triu_indices(len(grid), 0)
-        return float(self._distance(np.concatenate([grid[i], grid[j]], axis=1)).max())
+        return float(
+            self._in_pieces(lambda a, b: self._distance(np.concatenate([grid[a], grid[b]], axis=1)), i, j).max()
+        )
 
-    def _special(self, name: str, low: float, high: float) -> Array:
+    def _written_edges(self) -> set[float]:
+        """Where clips and indicators of the features begin and end."""
+        nodes = (node for feature in self.features for node in feature.nodes() if node.operation in ("clip", "between"))
+        return {edge for node in nodes for edge in node.arguments[1:]}
+
+    def _special(self, name: str, low: float, high: float, written: set[float]) -> Array:
         if isinstance(self.schema.columns[name], Levels):
             return np.arange(low, high + 1)
-        edges = {low, high, min(max(0.0, low), high)}
-        for feature in self.features:
-            for node in feature.nodes():
-                if node.operation in ("clip", "between"):
-                    edges |= {min(max(edge, low), high) for edge in node.arguments[1:]}
-        return np.array(sorted(edges))
+        return np.array(sorted({low, high, *(min(max(edge, low), high) for edge in (0.0, *written))}))
+
+
+def _first_of_grid(axes: Sequence[Array], most: int) -> Array:
+    """The first points of a grid, the last axis running fastest; a whole grid of many axes would fit nowhere."""
+    size = min(most, math.prod(map(len, axes)))
+    left, columns = np.arange(size), list[Array]()
+    for axis in reversed(axes):
+        columns.append(axis[left % len(axis)])
+        left = left // len(axis)
+    return np.stack(columns[::-1], axis=-1)

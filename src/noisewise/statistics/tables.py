@@ -28,11 +28,12 @@ import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import fraction
-from noisewise.schema import Level, Levels, Schema, checked_schema
+from noisewise.schema import Level, Levels, Schema, checked_level, checked_schema
 from noisewise.statistics.feature import Feature, as_feature, column_name, number_text
-from noisewise.statistics.sensitivity import Sensitivity, checked_norm, checked_weights, norm_above
+from noisewise.statistics.sensitivity import Sensitivity, checked_norm, checked_weights, norm_above, weights_above
 
-LARGEST_TABLE = 10**6
+LARGEST_TABLE = 10**5  # cells of all tables together
+MOST_CLIQUES = 20_000
 LARGEST_UNIT = 2**40
 LARGEST_SUM = 2**62
 Cell = tuple[int, ...]
@@ -73,7 +74,7 @@ class Histogram:
     def value(self, columns: Mapping[str, Any], schema: Schema) -> Any:
         size = self.tables(schema)[0]
         cells = cell_index(np.asarray(columns[self.column], dtype=float), self.inner_edges(schema))
-        return np.stack([(cells == j).sum(axis=-1) for j in range(size)], axis=-1)
+        return cell_counts(cells, size)
 
     def to_dict(self) -> dict[str, object]:
         return {"kind": self.kind, "column": self.column, "edges": None if self.edges is None else list(self.edges)}
@@ -103,6 +104,9 @@ class Marginals:
             raise InvalidArgument("Marginals needs at least one clique, as in Marginals(['age', 'sex']).",
                                   argument="cliques")  # fmt: skip
         read = []
+        if len(cliques) > MOST_CLIQUES:
+            raise InvalidArgument(f"Marginals names {len(cliques)} cliques, more than {MOST_CLIQUES}.",
+                                  argument="cliques")  # fmt: skip
         for clique in cliques:
             if isinstance(clique, str | Feature) or not isinstance(clique, Sequence) or not clique:
                 raise InvalidArgument("Each clique must be a list of columns, as in ['age', 'sex'].",
@@ -137,10 +141,14 @@ class Marginals:
         checked_schema(schema)
         sizes = [math.prod(len(schema.levels(name)) for name in clique) for clique in self.cliques]
         if self.tied:
-            self._check_levels(schema)
             sizes = sizes[:1]
         if sum(sizes) > LARGEST_TABLE:
-            raise InvalidArgument(f"The tables have {sum(sizes)} cells, more than {LARGEST_TABLE}.", argument="cliques")
+            raise InvalidArgument(
+                f"The tables have more than {LARGEST_TABLE} cells; use smaller cliques or coarser levels.",
+                argument="cliques",
+            )
+        if self.tied:
+            self._check_levels(schema)
         return sizes
 
     def labels(self, schema: Schema) -> tuple[str, ...]:
@@ -165,11 +173,8 @@ class Marginals:
     def value(self, columns: Mapping[str, Any], schema: Schema) -> Any:
         if self.tied:
             return self._tied_value(columns, schema)
-        pieces: list[Any] = []
-        for clique, size in zip(self.cliques, self.tables(schema), strict=True):
-            index = self._index(clique, columns, schema)
-            pieces.extend((index == j).sum(axis=-1) for j in range(size))
-        return np.stack(pieces, axis=-1)
+        sized = zip(self.cliques, self.tables(schema), strict=True)
+        return np.concatenate([cell_counts(self._index(c, columns, schema), size) for c, size in sized], axis=-1)
 
     def null_cell(self, schema: Schema) -> int | None:
         """The cell of a tied table that is left out: every column at the level `null`."""
@@ -288,11 +293,10 @@ def _checked_null(null: object, *, is_tied: bool) -> Level | None:
     if null is None:
         return None
     level = column_name(null, "null=") if isinstance(null, Feature) else null  # null=off, as it is read in a text
-    if isinstance(level, bool) or not isinstance(level, str | int) or len(str(level)) > 200:
-        raise InvalidArgument(f"null = {null!r:.60} must be a level: a text or a whole number.", argument="null")
+    checked = checked_level(level, "null")
     if not is_tied:
         raise InvalidArgument("null= leaves cliques out of a tied table: give tied=True with it.", argument="null")
-    return level
+    return checked
 
 
 def _holds_a_record(cell: Cell, cliques: Sequence[tuple[str, ...]], null: Sequence[int]) -> bool:
@@ -308,7 +312,7 @@ def _holds_a_record(cell: Cell, cliques: Sequence[tuple[str, ...]], null: Sequen
         for clique in held:  # grows
             for name, level, off in zip(clique, cell, null, strict=True):
                 agrees = agrees and settled.setdefault(name, level) == level
-                if level != off:
+                if has_null and level != off:
                     held.extend(other for other in cliques if name in other and other not in held)
         if agrees:
             return True
@@ -320,14 +324,14 @@ def _table_sensitivity(
 ) -> Sensitivity:
     """One record moves the two heaviest cells of each table (change-one), or the heaviest (add-remove)."""
     given = (Fraction(1),) * sum(tables) if weights is None else checked_weights(weights, sum(tables))
-    moved, start, even = [], 0, True
+    moved, start, even, corners = list[Fraction](), 0, True, 2 if schema.is_change_one else 1
     for size in tables:
-        heaviest = sorted(given[start : start + size], reverse=True)[: 2 if schema.is_change_one else 1]
-        even = even and len(set(given[start : start + size])) == 1
-        moved.extend(heaviest)
+        here = given[start : start + size]
+        even = even and here[1:] == here[:-1]
+        moved.extend(here[:corners] if even else heapq.nlargest(corners, here))
         start += size
     p = checked_norm(norm)
-    value = norm_above(moved, p)
+    value = norm_above(weights_above(moved), p)
     # With one weight a table, records that differ in every column attain it; else the heaviest cells may not meet.
     attained = float(value) if even or len(tables) == 1 else 0.0
     cells = "two cells" if schema.is_change_one else "one cell"
@@ -339,11 +343,12 @@ def read_edges(edges: Sequence[object], argument: str = "edges") -> tuple[float,
     """Increasing numbers given by a person."""
     if isinstance(edges, str | bytes) or not isinstance(edges, Sequence | np.ndarray) or not len(edges):
         raise InvalidArgument(f"{argument} must be a list of increasing numbers.", argument=argument)
+    if len(edges) >= LARGEST_TABLE:
+        raise InvalidArgument(f"{argument} lists {len(edges)} entries; at most {LARGEST_TABLE - 1} are possible.",
+                              argument=argument)  # fmt: skip
     read = tuple(float(fraction(edge, f"{argument}[{j}]")) for j, edge in enumerate(edges))
     if any(not a < b for a, b in itertools.pairwise(read)):
         raise InvalidArgument(f"{argument} must increase: {list(read)!r:.100}.", argument=argument)
-    if len(read) > LARGEST_TABLE:
-        raise InvalidArgument(f"{argument} has more than {LARGEST_TABLE} entries.", argument=argument)
     return read
 
 
@@ -369,6 +374,16 @@ def cell_index(values: Any, edges: tuple[float, ...] | None) -> Any:
     if edges is None:
         return values.astype(int)
     return np.searchsorted(np.asarray(edges), values, side="right")
+
+
+def cell_counts(cells: Any, size: int) -> Any:
+    """How many of the last axis are in each of `size` cells; what is in none of them is not counted."""
+    index = np.asarray(cells, dtype=np.int64)
+    rows = np.arange(math.prod(index.shape[:-1])).reshape((*index.shape[:-1], 1))
+    inside = (index >= 0) & (index < size)
+    placed = np.where(inside, rows * size + index, len(rows.ravel()) * size)
+    counted = np.bincount(placed.ravel(), minlength=len(rows.ravel()) * size + 1)[:-1]
+    return counted.reshape((*index.shape[:-1], size))
 
 
 def cell_labels(name: str, edges: tuple[float, ...] | None, schema: Schema) -> tuple[str, ...]:

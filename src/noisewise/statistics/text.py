@@ -14,6 +14,8 @@ from fractions import Fraction
 from typing import Any
 
 from noisewise.errors import InvalidSpec, NoisewiseError
+from noisewise.expressions import parsed
+from noisewise.printable import printable, shown
 from noisewise.statistics.additive import Count, Mean, Sum, TruncatedSum
 from noisewise.statistics.feature import Feature, as_feature, column, constant
 from noisewise.statistics.local import Records
@@ -66,7 +68,7 @@ def statistic_from_dict(data: Mapping[str, Any]) -> Statistic:
     kind = data.get("kind")
     make = STATISTICS.get(kind.replace("-", "_")) if isinstance(kind, str) else None
     if make is None:
-        raise InvalidSpec(f"There is no statistic of kind {kind!r:.60}.", where="statistic.kind")
+        raise InvalidSpec(f"There is no statistic of kind {shown(kind)}.", where="statistic.kind")
     arguments = {key: value for key, value in data.items() if key != "kind"}
     if make is Median and arguments.pop("index", LOWER_MEDIAN) != LOWER_MEDIAN:
         raise InvalidSpec(f"The median is the lower one, index {LOWER_MEDIAN!r}.", where="statistic.index")
@@ -83,7 +85,7 @@ def _features(value: object) -> Any:
         return feature_from_text(value)
     if isinstance(value, list) and all(isinstance(entry, str) for entry in value):
         return [feature_from_text(entry) for entry in value]
-    raise InvalidSpec(f"Features must be texts, not {value!r:.60}.", where="statistic.features")
+    raise InvalidSpec(f"Features must be texts, not {shown(value)}.", where="statistic.features")
 
 
 def _call(make: Callable[..., Any], positional: Any, named: Mapping[str, Any], where: str) -> Any:
@@ -92,7 +94,7 @@ def _call(make: Callable[..., Any], positional: Any, named: Mapping[str, Any], w
     except NoisewiseError:
         raise
     except TypeError as error:
-        raise InvalidSpec(f"{where}: {error}.", where=where) from None
+        raise InvalidSpec(f"{where}: {printable(error)}.", where=where) from None
 
 
 class _Reader:
@@ -100,14 +102,13 @@ class _Reader:
 
     def __init__(self, text: object) -> None:
         if not isinstance(text, str) or not text.strip() or len(text) > LONGEST_TEXT:
-            raise InvalidSpec(f"Expected a text such as 'mean(income)', not {text!r:.60}.", where="statistic")
+            raise InvalidSpec(f"Expected a text such as 'mean(income)', not {shown(text)}.", where="statistic")
         self.text = text
 
     def read(self) -> Any:
         try:
-            tree = ast.parse(self.text.strip(), mode="eval")
-            return self.node(tree.body)
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            return self.node(parsed(self.text))
+        except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
             if isinstance(error, NoisewiseError):
                 raise
             raise InvalidSpec(f"{_short(self.text)} cannot be read as a statistic.", where=_short(self.text)) from None
@@ -175,9 +176,9 @@ class _Reader:
         return _call(make, args, named, name)
 
     def refuse(self, node: ast.AST | None) -> Any:
-        shown = ast.unparse(node) if isinstance(node, ast.expr) else "this"
+        said = ast.unparse(node) if isinstance(node, ast.expr) else "this"
         raise InvalidSpec(
-            f"{shown:.80} is not part of the language of statistics, in {_short(self.text)}.", where=_short(self.text)
+            f"{said:.80} is not part of the language of statistics, in {_short(self.text)}.", where=_short(self.text)
         )
 
 

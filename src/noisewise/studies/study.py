@@ -25,6 +25,7 @@ import numpy as np
 
 from noisewise.errors import InvalidArgument
 from noisewise.exact import integer
+from noisewise.files import checked_plot
 from noisewise.studies.setting import Setting, read_settings
 
 if TYPE_CHECKING:
@@ -158,24 +159,6 @@ def data_folder(given: str | os.PathLike[str] | None) -> Path | None:
         origin = "--data" if given is not None else DATA_FOLDER
         raise InvalidArgument(f"{origin}: there is no folder {named!r}.", argument="data")
     return Path(named)
-
-
-def checked_plot(path: str | os.PathLike[str]) -> Path:
-    """The path of a plot, if one can be drawn there."""
-    wanted = checked_place(path)
-    if wanted.suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise InvalidArgument(f"{str(wanted)!r}: a plot is written as .png, .pdf or .svg.", argument="plot")
-    return wanted
-
-
-def checked_place(path: str | os.PathLike[str]) -> Path:
-    """A path whose folder exists: better to know before the study has run than after."""
-    wanted = Path(path)
-    if not wanted.parent.is_dir():
-        raise InvalidArgument(f"{str(wanted)!r}: there is no folder {str(wanted.parent)!r}.", argument="path")
-    if wanted.is_dir():
-        raise InvalidArgument(f"{str(wanted)!r} is a folder; name a file in it.", argument="path")
-    return wanted
 
 
 def _plain(value: Any) -> Any:

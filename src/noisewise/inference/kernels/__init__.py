@@ -17,6 +17,7 @@ density is never silent. Where the prior density is zero the likelihood has no m
     averaged_records      mhaar            averaged over base draws z, any statistic
     averaged_sequential   mhaar            averaged within each local answer
     slice                 slice            no tuning beyond a width
+    leaping_slice         exact            the same, and proposals from the prior: three parameters and more
 """
 
 from __future__ import annotations

@@ -1,0 +1,193 @@
+"""How many numbers the releases tell, and how many unknowns must be settled by them.
+
+A check needs more numbers than unknowns: with no more, some parameters explain whatever was released, and a tail
+probability near 1 says nothing. What counts is what is told *about the records*: n records with features f have sums
+whose covariance is n Cov f, so that
+    told = rank Cov(f_1, .., f_d)
+for all sums of the same records together. A sum released twice, x beside 1 - x, mean(x) beside mean(2x) are one number
+(two noises of one sum check each other, not the population); k cells are k - 1; the tables of several cliques are as
+many as their log-linear terms, sum over sets A of columns within a clique of prod (levels - 1). Order statistics are
+one each, local answers one for each cell of randomized response but one, or one for each person.
+
+Different records add up: two parts can disagree. But they tell of one law of a record, so that `shapes`, the rank over
+all distinct features, says whether the law's shape is checked or only that the parts agree.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+
+from noisewise.errors import NoisewiseError, Unsupported
+from noisewise.inference.kernels import Floats
+from noisewise.likelihood.normal_sum import row_of
+from noisewise.populations.cleaned import row_moments
+from noisewise.populations.multivariate import MultivariateNormal
+from noisewise.populations.parameters import Theta
+from noisewise.populations.population import Joint, Population
+from noisewise.release import Release
+from noisewise.statistics import Histogram, Marginals, Records, Statistic
+from noisewise.statistics.order import OrderStatistic
+
+__all__ = ["Degrees", "degrees", "log_linear_terms", "told_by_one", "told_by_tables"]
+
+MOST_FEATURES = 24  # of which a rank is computed; beyond that tables are counted by their terms
+ROUNDING = 1e-12
+ALIKE = 1e-9  # an eigenvalue of the correlation matrix this small is a sum that others give away
+
+
+@dataclass(frozen=True, slots=True)
+class Degrees:
+    """Numbers told, numbers told of one record's law, unknowns; and what would make a check possible."""
+
+    told: int
+    shapes: int
+    unknowns: int
+    advice: str = ""
+
+    @property
+    def is_checkable(self) -> bool:
+        """Whether there are more numbers than unknowns."""
+        return self.told > self.unknowns
+
+    @property
+    def checks_shape(self) -> bool:
+        """Whether that is so of the law of one record, and not only of several sets of records together."""
+        return self.shapes > self.unknowns
+
+
+@singledispatch
+def degrees(model: Any, releases: tuple[Release, ...], theta: Theta) -> Degrees:
+    """What releases tell a model with parameter values like `theta`; every kind of model says it for itself."""
+    del theta
+    raise Unsupported(
+        f"How many unknowns {type(model).__name__} has is not known, so {len(releases)} releases cannot check it."
+    )
+
+
+@degrees.register(Population)
+@degrees.register(Joint)
+@degrees.register(MultivariateNormal)
+def _(model: Any, releases: tuple[Release, ...], theta: Theta) -> Degrees:
+    middle = {name: np.mean(np.asarray(value), axis=0, keepdims=True) for name, value in theta.items()}
+    unknowns = sum(1 if model.supports[name].size is None else model.supports[name].size - 1 for name in model.free)
+    groups: dict[Any, list[Release]] = {}
+    for release in releases:
+        groups.setdefault((release.dataset, release.part), []).append(release)
+    told = sum(_told(members, model, middle) for members in groups.values())
+    distinct = {(str(release.statistic), str(release.schema.to_dict()["columns"])): release for release in releases}
+    shapes = min(told, _told(list(distinct.values()), model, middle))
+    advice = "" if told > unknowns else _advice(releases, model, middle, unknowns - told + 1)
+    return Degrees(told, shapes, unknowns, advice)
+
+
+def _told(releases: Sequence[Release], population: Any, theta: Theta) -> int:
+    """Of releases of the same records (or as if they were)."""
+    distinct = {str(release.statistic): release for release in releases}
+    sums = [release for release in distinct.values() if not _is_single(release.statistic)]
+    others = sum(told_by_one(release) for release in distinct.values() if _is_single(release.statistic))
+    sizes = [len(release.labels) for release in sums]
+    if len(sums) == 1 and isinstance(sums[0].statistic, Histogram | Marginals):
+        return others + told_by_tables(sums[0])
+    if sum(sizes) <= MOST_FEATURES and sums:
+        return others + _rank(sums, population, theta)
+    return others + sum(
+        told_by_tables(release) if isinstance(release.statistic, Histogram | Marginals) else size
+        for release, size in zip(sums, sizes, strict=True)
+    )
+
+
+def _is_single(statistic: Statistic) -> bool:
+    return isinstance(statistic, OrderStatistic | Records)
+
+
+def told_by_one(release: Release) -> int:
+    """The numbers in local answers, or in an order statistic."""
+    if isinstance(release.statistic, Records):
+        return len(release.value) - 1 if release.is_categorical else len(release.value)
+    return 1
+
+
+def _rank(releases: Sequence[Release], population: Any, theta: Theta) -> int:
+    """The rank of the correlation matrix of all features of one record."""
+    row = tuple(feature for release in releases for feature in row_of(release))
+    try:
+        mean, covariance = (one[0] for one in row_moments(population, releases[0].schema, row, theta))
+    except NoisewiseError:
+        return len(row)
+    if not np.all(np.isfinite(covariance)):
+        return len(row)
+    sd = np.sqrt(np.diag(covariance))
+    varies = sd > ROUNDING * np.abs(mean)  # a constant, such as a count of everybody, tells nothing of a record
+    correlation = covariance[np.ix_(varies, varies)] / np.outer(sd[varies], sd[varies])
+    return int(np.sum(np.linalg.eigvalsh(correlation) > ALIKE))
+
+
+def told_by_tables(release: Release) -> int:
+    """The independent numbers in a table, or in the tables of several cliques, of the same records."""
+    statistic, schema = release.statistic, release.schema
+    if isinstance(statistic, Histogram):
+        return len(release.value) - 1
+    assert isinstance(statistic, Marginals)
+    if statistic.tied:
+        return len(release.value) - 1
+    levels = {name: len(schema.levels(name)) for clique in statistic.cliques for name in clique}
+    return log_linear_terms(statistic.cliques, levels)
+
+
+def log_linear_terms(cliques: Sequence[Sequence[str]], levels: Mapping[str, int]) -> int:
+    """sum of prod (levels - 1) over the sets of columns that lie within a clique."""
+    sets = {
+        tuple(sorted(some))
+        for clique in cliques
+        for size in range(1, len(clique) + 1)
+        for some in itertools.combinations(clique, size)
+    }
+    return sum(math.prod(levels[name] - 1 for name in some) for some in sets)
+
+
+def _advice(releases: Sequence[Release], population: Any, theta: Theta, more: int) -> str:
+    """What to release beside this, in the words of the statistics."""
+    from noisewise.likelihood.simulate import columns_of
+    from noisewise.schema import Bounded
+
+    numeric = sorted(
+        {(name, release) for release in releases for name in columns_of(release.statistic, release.schema)
+         if isinstance(release.schema.column(name), Bounded)}, key=lambda pair: pair[0]
+    )  # fmt: skip
+    if not numeric:
+        return (
+            "Every table of these levels fits some shares, so no release of this column alone can check it; releases "
+            "of disjoint parts of the records would show whether they agree."
+        )
+    name, release = numeric[0]
+    number = "one more number" if more == 1 else f"{more} more numbers"
+    cut = _middle(population, release, name, theta)
+    low = release.schema.bounded(name).low
+    taken = {str(r.statistic) for r in releases}
+    local = any(isinstance(r.statistic, Records) for r in releases)
+    if local:
+        return f"Ask with {more} more cells than now (records({name}, cells=[...])), or publish the answers with noise."
+    ideas = [f"count(between({name}, {low:g}, {cut:.3g}))"]
+    if not any(f"{name}**2" in text for text in taken):
+        ideas.insert(0, f"mean({name}, {name}**2)" if release.schema.is_change_one else f"sum({name}**2)")
+    return (
+        f"Release {number} of these records or of others like them, such as {' or '.join(ideas)}; histogram({name}, "
+        f"edges=[...]) with {more + 3} cells or more would show the shape."
+    )
+
+
+def _middle(population: Any, release: Release, name: str, theta: Theta) -> float:
+    """The fitted population's median of a column, inside the bounds: where a count tells most."""
+    entry = release.schema.bounded(name)
+    law = population.marginal(name)
+    found: Floats = law.quantile(np.array([0.5]), population.theta_of(name, theta))
+    value = float(np.mean(found))
+    inside = entry.low < value < entry.high
+    return value if inside else (entry.low + entry.high) / 2

@@ -1,0 +1,210 @@
+"""What the verdict says of the fitted population: the mass beyond the bounds, and what rests on a stated n.
+
+Bounds. Under outside="clamp" a record beyond a bound is counted at it; under "refuse" no record is beyond, and the
+population is taken as cut off there. Either way the parameters describe the population *before* that, and a release of
+sums does not show whether anybody is where the fitted population puts them: a normal law fitted to log-normal incomes
+puts a third of the people below 0 and a "mean" of 21 beside a released mean of 33. So
+    share_theta = P(X < low | theta) + P(X > high | theta)
+is told from 1 % on (as much as the desk lets be clamped), with the population's own mean, that of records as they are
+cleaned, and the released one. It warns where the share is all but surely (its 5 % quantile) at least 10 %, and no
+release can check it: with more numbers than unknowns the check is there to say whether the shape fits.
+
+A stated n. Where a noisy total of the same records bears it out, that is said; where none can, what 10 % more records
+would do to the answer, by the first-order response of a posterior mean to a change of the log-likelihood,
+    d E[theta]/d n = Cov(theta, d log p(y | theta, n)/d n),
+over posterior draws, with the releases' sums taken as normal. No simulation, no second run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from noisewise.errors import NoisewiseError
+from noisewise.inference.degrees import degrees
+from noisewise.inference.kernels import Floats
+from noisewise.likelihood.joint import joint_likelihood, stated_sizes
+from noisewise.likelihood.simulate import columns_of
+from noisewise.likelihood.stated_n import all_are_counted, contradictions, noisy_totals
+from noisewise.populations.cleaned import row_moments
+from noisewise.populations.parameters import Theta
+from noisewise.release import Release
+from noisewise.schema import Bounded
+from noisewise.statistics.feature import as_feature
+
+__all__ = ["Sentences", "bounds_sentences", "n_sentences", "some_rows"]
+
+TOLD, LARGE = 0.01, 0.10  # shares beyond the bounds: from here on told, from here on a warning
+SURE = 0.05
+MOST_ROWS = 1000
+QUANTILES, COARSE_QUANTILES, STEADY = 2000, 500, 0.01
+MORE, NUDGE = 0.10, 0.01  # more records to speak of; how far n is moved to see which way the answer goes
+MOST_SUMS = 60
+MOST_NAMED = 3
+HARDLY = 0.1  # of a posterior sd
+
+
+@dataclass(frozen=True, slots=True)
+class Sentences:
+    """What opens a verdict, and what ends it."""
+
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def some_rows(draws: Mapping[str, Floats], names: tuple[str, ...], count: int = MOST_ROWS) -> dict[str, Floats]:
+    """At most `count` rows of theta, at equal distances among draws (chains, draws, ...)."""
+    flat = {name: np.asarray(draws[name]).reshape(-1, *draws[name].shape[2:]) for name in names}
+    total = len(next(iter(flat.values())))
+    chosen = np.unique(np.linspace(0, total - 1, min(count, total)).round().astype(int))
+    return {name: value[chosen] for name, value in flat.items()}
+
+
+# ---- bounds ----
+
+
+def bounds_sentences(releases: tuple[Release, ...], population: Any, theta: Theta) -> Sentences:
+    """The share of records that the fitted population puts beyond the bounds of each column, from 1 % on."""
+    try:
+        counted = degrees(population, releases, theta)
+    except NoisewiseError:
+        return Sentences()
+    warnings, notes, seen = [], [], set()
+    for release in releases:
+        for column in columns_of(release.statistic, release.schema):
+            entry = release.schema.column(column)
+            if not isinstance(entry, Bounded) or (column, entry.low, entry.high) in seen:
+                continue
+            seen.add((column, entry.low, entry.high))
+            law, own = population.marginal(column), population.theta_of(column, theta)
+            below = np.ravel(law.cdf([np.nextafter(entry.low, -np.inf)], own))
+            above = np.ravel(law.distribution.survival(np.array([entry.high], float), law.values(own)))
+            share = below + above
+            if not np.all(np.isfinite(share)) or float(share.mean()) < TOLD:
+                continue
+            sentence = _beyond(release, column, entry, float(below.mean()), float(above.mean()))
+            sentence += _means(releases, release, population, column, theta)
+            if float(np.quantile(share, SURE)) >= LARGE and not counted.checks_shape:
+                warnings.append(
+                    f"{sentence} No release shows whether anybody is there: if not, this population does not describe "
+                    "the records, and its parameters are not theirs."
+                )
+            else:
+                notes.append(sentence)
+    return Sentences(tuple(warnings), tuple(notes))
+
+
+def _beyond(release: Release, column: str, entry: Bounded, below: float, above: float) -> str:
+    sides = [
+        f"{100 * share:.2g} % {side} {bound:g}"
+        for share, side, bound in ((below, "below", entry.low), (above, "above", entry.high))
+        if share >= TOLD / 4
+    ]
+    where = " and ".join(sides)
+    if release.schema.outside == "clamp":
+        return f"The fitted population puts {where} of {column}, taken as clamped to the bounds"
+    return f"The fitted population would put {where} of {column}, where no record can be (all are within the bounds)"
+
+
+def _means(releases: tuple[Release, ...], release: Release, population: Any, column: str, theta: Theta) -> str:
+    """Its own mean beside that of cleaned records, and beside the released one; a full stop where there is none."""
+    middle = {name: np.mean(np.asarray(value), axis=0, keepdims=True) for name, value in theta.items()}
+    law, own = population.marginal(column), population.theta_of(column, middle)
+    fine, coarse = (
+        float(np.mean(law.quantile((np.arange(size) + 0.5) / size, own))) for size in (QUANTILES, COARSE_QUANTILES)
+    )
+    try:
+        cleaned = float(np.mean(row_moments(population, release.schema, (as_feature(column),), middle)[0]))
+    except NoisewiseError:
+        return "."
+    if not np.isfinite(fine) or abs(fine - coarse) > STEADY * max(abs(fine), abs(cleaned)):
+        return "."
+    released = _released_mean(releases, column)
+    beside = "" if released is None else f"; released: {released:.4g}"
+    return f": its own mean is {fine:.4g}, that of the records as they were summed {cleaned:.4g}{beside}."
+
+
+def _released_mean(releases: tuple[Release, ...], column: str) -> float | None:
+    """The released mean of a column, where one was released."""
+    for release in releases:
+        if release.statistic.kind == "mean":
+            row = [str(feature) for feature in release.statistic.row(release.schema)]  # type: ignore[union-attr]
+            if column in row:
+                return float(release.estimate[row.index(column)])
+    return None
+
+
+# ---- a stated n ----
+
+
+def n_sentences(
+    releases: tuple[Release, ...], population: Any, theta: Theta, n: object, sd: Mapping[str, Floats]
+) -> Sentences:
+    """What bears out a stated n or speaks against it; where nothing does, how the answer moves with it."""
+    if n is None:
+        return Sentences()
+    sizes = stated_sizes(releases, n)
+    warnings = contradictions(releases, sizes)
+    holds = f"It holds if n = {n}, as stated: the number of records is private."
+    if warnings:
+        return Sentences(warnings, (holds,))
+    if all_are_counted(releases):
+        total = next(total for release in releases for total in noisy_totals(release))
+        agrees = f"{total.label} of the same records, {total.value:.6g} (noise sd {total.sd:.2g}), agrees with it."
+        return Sentences((), (holds, agrees[0].upper() + agrees[1:]))
+    return Sentences((), (holds, f"No release here can check that{_moved(releases, population, theta, sizes, sd)}"))
+
+
+def _moved(
+    releases: tuple[Release, ...], population: Any, theta: Theta, sizes: list[int], sd: Mapping[str, Floats]
+) -> str:
+    try:
+        slope = n_slopes(releases, population, theta, sizes)
+    except NoisewiseError:
+        return "."
+    moves = []
+    for name, value in slope.items():
+        shift, spread = MORE * np.ravel(value), np.ravel(sd[name])
+        middle = np.ravel(np.mean(np.asarray(theta[name]), axis=0))
+        for j, (one, width, now) in enumerate(zip(shift, spread, middle, strict=True)):
+            label = name if len(shift) == 1 else f"{name}[{j}]"
+            moves.append((abs(one) / max(width, 1e-300), label, now, now + one))
+    moves.sort(reverse=True)
+    felt = [move for move in moves if move[0] >= HARDLY][:MOST_NAMED]
+    if not felt:
+        return f": with {100 * MORE:.0f} % more records the answer would hardly move (by less than a tenth of its sd)."
+    told = ", ".join(f"{label} about {then:.3g} instead of {now:.3g}" for _, label, now, then in felt)
+    return f": with {100 * MORE:.0f} % more records it would be {told}."
+
+
+def n_slopes(releases: tuple[Release, ...], population: Any, theta: Theta, sizes: list[int]) -> dict[str, Floats]:
+    """d E[theta]/d log n over posterior draws theta, by parameter: all private n moved together."""
+    product = joint_likelihood(releases, population, likelihood="clt", n=sizes)
+    change = np.zeros(len(next(iter(theta.values()))))
+    for group in product.groups:
+        if group.releases[0].schema.is_change_one:
+            continue
+        mean, covariance = group.moments(theta)
+        mean, covariance = mean / group.n, covariance / group.n
+        if mean.shape[1] > MOST_SUMS:
+            covariance = np.einsum("kii->ki", covariance)[:, :, None] * np.eye(mean.shape[1])
+        up, down = (
+            _log_normal(group.observed, n * mean, n * covariance, group.noise.variance)
+            for n in (group.n * (1 + NUDGE), group.n * (1 - NUDGE))
+        )
+        change += (up - down) / (2 * NUDGE)
+    centred = change - change.mean()
+    return {name: np.asarray(np.mean((np.asarray(value).T * centred).T, axis=0)) for name, value in theta.items()}
+
+
+def _log_normal(y: Floats, mean: Floats, covariance: Floats, noise: Floats) -> Floats:
+    """log N(y; mean, covariance + noise) up to a constant, one for each row."""
+    total = covariance + np.diag(noise)
+    residual = y - mean
+    _, logdet = np.linalg.slogdet(total)
+    return np.asarray(
+        -0.5 * (np.einsum("ki,ki->k", residual, np.linalg.solve(total, residual[..., None])[..., 0]) + logdet)
+    )

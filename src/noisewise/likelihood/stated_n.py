@@ -1,0 +1,222 @@
+"""A stated n against the noisy totals of the same records.
+
+Under add-remove the number of records is private and the analyst states it. Some releases count everybody all the same:
+a count whose condition every record meets, a histogram, each clique of a table, the entry 1 * 1 of Moments. Of these
+    total = n + noise,
+with noise of a published law, so that a wrong n shows. The two-sided tail probability
+    p = 2 P(noise >= |total - n|),   times the number of totals compared (Bonferroni),
+is exact for one component; for a sum of cells the noises are convolved by the fast Fourier transform (on a lattice
+coarsened to 1/400 of their sd where that is wide). Below .01 the verdict opens with it; below 1e-6 n is refused.
+
+Parts by key hash hold a record with probability equal to their width, so that of two disjoint parts of one data set
+    n_1 | n_1 + n_2  ~  Binomial(n_1 + n_2, w_1/(w_1 + w_2)),
+by which numbers stated for parts are compared with each other.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+
+from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.privacy.law import AdditiveLaw
+from noisewise.release import Release
+from noisewise.schema import Schema
+from noisewise.statistics import (
+    Count,
+    Histogram,
+    Marginals,
+    Mean,
+    Moments,
+    Records,
+    SmallestEigenvalue,
+    Sum,
+    TruncatedSum,
+)
+from noisewise.statistics.enclosure import feature_range
+from noisewise.statistics.order import OrderStatistic
+
+__all__ = ["Total", "all_are_counted", "contradictions", "noisy_totals", "refuse_contradicted"]
+
+NAMED, REFUSED = 0.01, 1e-6
+STEPS_PER_SD = 400.0
+REACH, SINGLE_REACH = 12.0, 30.0  # of the window, in sds of the sum and of one component
+CONSTANT = 1e-9
+Components = tuple[tuple[tuple[int, ...], float, str], ...]  # which components, what one record adds, and its name
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """One noisy number of everybody: n plus noise of a known law."""
+
+    label: str
+    value: float
+    sd: float
+    release: Release
+    components: tuple[int, ...]
+    unit: float  # what one record adds, in lattice steps
+
+    def tail(self, n: int) -> float:
+        """The two-sided tail probability of noise this large, if there are n records."""
+        law = self.release.law
+        assert isinstance(law, AdditiveLaw)
+        excess = math.floor(abs(sum(self.release.value[j] for j in self.components) - n * self.unit) + CONSTANT)
+        if excess == 0:
+            return 1.0
+        if len(self.components) == 1:
+            return min(1.0, 2 * float(law.cdf(-excess, self.components[0])))
+        return min(1.0, 2 * _tail_of_sum(law, self.components, excess))
+
+
+def noisy_totals(release: Release) -> tuple[Total, ...]:
+    """Every noisy total of the records that a release holds; none under change-one, where n is public."""
+    law = release.law
+    if release.schema.is_change_one or not isinstance(law, AdditiveLaw):
+        return ()
+    found = []
+    for components, each, label in total_components(release.statistic, release.schema):
+        sd = math.sqrt(sum(law.sd[j] ** 2 for j in components)) / each
+        units = {each / law.step[j] for j in components}
+        if len(units) == 1:  # on one lattice, as tables are
+            value = sum(release.value[j] * law.step[j] for j in components) / each
+            found.append(Total(label, value, sd, release, components, units.pop()))
+    return tuple(found)
+
+
+def all_are_counted(releases: tuple[Release, ...]) -> bool:
+    """Whether every n that is private has a noisy total of the same records."""
+    private = {(release.dataset, release.part) for release in releases if not release.schema.is_change_one}
+    return private <= {(release.dataset, release.part) for release in releases if noisy_totals(release)}
+
+
+def contradictions(releases: tuple[Release, ...], sizes: list[int]) -> tuple[str, ...]:
+    """Sentences on every stated n that a noisy total, or another part's n, makes improbable (below .01)."""
+    return tuple(sentence for probability, sentence in _compared(releases, sizes) if probability < NAMED)
+
+
+def refuse_contradicted(releases: tuple[Release, ...], sizes: list[int]) -> None:
+    """Refuse a stated n that is all but impossible (below 1e-6)."""
+    for probability, sentence in _compared(releases, sizes):
+        if probability < REFUSED:
+            raise InvalidArgument(f"{sentence} State a number that agrees. Nothing was spent.", argument="n")
+
+
+def _compared(releases: tuple[Release, ...], sizes: list[int]) -> list[tuple[float, str]]:
+    """(tail probability, sentence) of every comparison, the tail times the number of comparisons."""
+    found: list[tuple[float, str]] = []
+    own: dict[Any, int] = {}
+    for release, n in zip(releases, sizes, strict=True):
+        if release.schema.is_change_one:
+            continue
+        own.setdefault((release.dataset, release.part), n)
+        for total in noisy_totals(release):
+            sentence = (
+                f"n = {n} was stated, but {total.label} of the same records is {total.value:.6g}, with a noise sd of "
+                f"{total.sd:.2g} (tail probability {{:.1g}})."
+            )
+            found.append((total.tail(n), sentence))
+    for ((dataset, part), n), ((other_dataset, other_part), other_n) in itertools.combinations(own.items(), 2):
+        if dataset == other_dataset and part is not None and other_part is not None:
+            found.append(_parts(part, n, other_part, other_n))
+    count = len(found)
+    corrected = [(min(1.0, count * probability), sentence) for probability, sentence in found]
+    return [(probability, sentence.format(probability)) for probability, sentence in corrected]
+
+
+def _parts(part: tuple[Fraction, Fraction], n: int, other: tuple[Fraction, Fraction], m: int) -> tuple[float, str]:
+    """The numbers stated for two parts of one data set, against the binomial law of their split."""
+    from scipy.special import bdtr, bdtrc
+
+    width, other_width = float(part[1] - part[0]), float(other[1] - other[0])
+    share = width / (width + other_width)
+    below, above = float(bdtr(n, n + m, share)), float(bdtrc(n - 1, n + m, share)) if n else 1.0
+    return min(1.0, 2 * min(below, above)), (
+        f"n = {n} and {m} were stated for the parts {part[0]} to {part[1]} and {other[0]} to {other[1]} of one data "
+        f"set, but of {n + m} records a part of that width holds about {(n + m) * share:.0f} (sd "
+        f"{math.sqrt((n + m) * share * (1 - share)):.2g}; tail probability {{:.1g}}): n= is the number of records of "
+        "each part, one for each release."
+    )
+
+
+@singledispatch
+def total_components(statistic: Any, schema: Schema) -> Components:
+    """The components that add up to everybody, what one record adds to them, and how people call that number."""
+    columns = ", ".join(schema.columns)
+    raise Unsupported(f"Whether {type(statistic).__name__} of {columns} counts everybody is not known.")
+
+
+@total_components.register
+def _(statistic: Mean | Sum | Count | TruncatedSum, schema: Schema) -> Components:
+    found = []
+    for j, (feature, label) in enumerate(zip(statistic.row(schema), statistic.labels(schema), strict=True)):
+        low, high, error = feature_range(feature, schema)
+        if low > 0 and high - low + error <= CONSTANT * low:
+            found.append(((j,), low, label))
+    return tuple(found)
+
+
+@total_components.register
+def _(statistic: Moments, schema: Schema) -> Components:
+    pairs = statistic.pairs(schema)
+    return (((pairs.index((0, 0)),), 1.0, "the noisy count"),) if statistic.intercept and (0, 0) in pairs else ()
+
+
+@total_components.register
+def _(statistic: Histogram, schema: Schema) -> Components:
+    (size,) = statistic.tables(schema)
+    return ((tuple(range(size)), 1.0, f"the sum of {statistic}"),)
+
+
+@total_components.register
+def _(statistic: Marginals, schema: Schema) -> Components:
+    if statistic.tied:
+        left_out = statistic.null_cell(schema)  # some records are in no cell
+        size = sum(statistic.tables(schema))
+        return (
+            () if left_out is not None else ((tuple(range(size)), float(statistic.unit()), f"the sum of {statistic}"),)
+        )
+    found, start = [], 0
+    for clique, size in zip(statistic.cliques, statistic.tables(schema), strict=True):
+        found.append((tuple(range(start, start + size)), 1.0, f"the sum of the table of {', '.join(clique)}"))
+        start += size
+    return tuple(found)
+
+
+def _nobody(*_: object) -> Components:
+    """Answers and order statistics count nobody."""
+    return ()
+
+
+for _kind in (OrderStatistic, Records, SmallestEigenvalue):
+    total_components.register(_kind, _nobody)
+
+
+def _tail_of_sum(law: AdditiveLaw, components: tuple[int, ...], excess: int) -> float:
+    """P(sum of the components' noises >= excess), in steps."""
+    sds = [law.sd[j] / law.step[j] for j in components]
+    sd = math.sqrt(sum(one * one for one in sds))
+    width = max(1, math.floor(sd / STEPS_PER_SD))  # an odd number of steps, centred on 0
+    width += 1 - width % 2
+    reach = math.ceil((REACH * sd + SINGLE_REACH * max(sds)) / width)
+    if excess > reach * width:
+        return 0.0
+    size = 1 << (2 * reach + 1).bit_length()
+    ratios: dict[float, list[int]] = {}
+    for j in components:
+        ratios.setdefault(law.ratio[j], []).append(j)
+    edges = (np.arange(-reach, reach + 2) * width) - (width + 1) // 2
+    spectrum = np.ones(size // 2 + 1, complex)
+    for members in ratios.values():
+        pmf = np.zeros(size)
+        cells = np.diff(law.cdf(edges.astype(float), members[0]))
+        pmf[: reach + 1], pmf[size - reach :] = cells[reach:], cells[:reach]
+        spectrum = spectrum * np.fft.rfft(pmf) ** len(members)
+    total = np.fft.irfft(spectrum, n=size)
+    first = round(excess / width)
+    return float(max(np.sum(total[first : size // 2]), 0.0))

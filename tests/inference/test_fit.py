@@ -1,0 +1,129 @@
+"""The verdict says where the fitted population puts people that no release shows (E9), and seldom without need (E8)."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import itertools
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import noisewise as nw
+from noisewise.inference.fit import LARGE, bounds_sentences
+from noisewise.likelihood.simulate import noisy_values, simulate
+
+X = nw.column("income")
+DATA = Path(os.environ.get("NOISEWISE_DATA", "no data"))
+NORMAL = nw.Normal(mean=stats.norm(50, 50), sd=stats.halfnorm(scale=50))
+
+
+def schema(outside="clamp", n=4000):
+    return nw.Schema({"income": nw.Bounded(0, 250)}, n=n, neighbours="change-one", outside=outside)
+
+
+def log_normal_release(rng, outside="clamp"):
+    """Positive incomes, all but a few within the bounds."""
+    made = nw.plan(nw.Mean(X, X**2), schema(outside), guarantee=nw.GaussianDP(1))
+    skewed = nw.LogNormal(log_mean=stats.norm(3, 0.01), log_sd=1.0)
+    return simulate(made, skewed, seed=int(rng.integers(2**62)))
+
+
+def theta(mean, sd):
+    return {"mean": np.full(50, float(mean)), "sd": np.full(50, float(sd))}
+
+
+@pytest.mark.parametrize("outside", ["clamp", "refuse"])
+def test_incomes_that_are_never_negative_under_a_normal_are_warned_of_first(rng, outside):
+    """A third of the mass below 0 and a "mean" of 21 beside a released mean of 33."""
+    release = log_normal_release(rng, outside)
+    found = nw.infer(release, NORMAL, seed=1, progress=False, draws=250)
+    text = str(found.verdict)
+    assert found.verdict.warns
+    assert any(warning.startswith("The fitted population ") for warning in found.verdict.warnings)
+    assert "% below 0" in text
+    own = float(re.search(r"its own mean is ([-0-9.]+),", text).group(1))
+    assert own == pytest.approx(found.mean["mean"], abs=0.3 * found.sd["mean"])
+    assert f"released: {release.estimate[0]:.4g}" in text
+    assert found.mean["mean"] < release.estimate[0] - 5
+    assert ("where no record can be" in text) == (outside == "refuse")
+
+
+def test_the_share_beyond_is_that_of_the_normal_law(rng):
+    release = log_normal_release(rng)
+    for mean, sd in ((21, 50), (50, 29), (150, 60)):
+        said = " ".join((*bounds_sentences((release,), NORMAL, theta(mean, sd)).warnings,
+                         *bounds_sentences((release,), NORMAL, theta(mean, sd)).notes))  # fmt: skip
+        for share, words in ((stats.norm.cdf(-mean / sd), "below 0"), (stats.norm.sf((250 - mean) / sd), "above 250")):
+            assert (f"{100 * share:.2g} % {words}" in said) == (share >= 0.0025)
+        assert f"its own mean is {mean:.4g}, " in said
+        clamped = np.clip(mean + sd * stats.norm.ppf((np.arange(200_000) + 0.5) / 200_000), 0, 250).mean()
+        assert f"summed {clamped:.4g};" in said
+
+
+def test_nothing_is_said_where_next_to_nobody_is_beyond(rng):
+    said = bounds_sentences((log_normal_release(rng),), NORMAL, theta(100, 30))
+    assert said.warnings == said.notes == ()
+
+
+def test_a_count_at_a_natural_bound_is_not_beyond_it():
+    counts = nw.Schema({"income": nw.Bounded(0, 50)}, n=500, neighbours="change-one")
+    release = simulate(nw.plan(nw.Mean(X), counts, guarantee=nw.PureDP(1)), nw.Poisson(rate=stats.gamma(2)), seed=1)
+    said = bounds_sentences((release,), nw.Poisson(rate=stats.gamma(2)), {"rate": np.full(10, 1.5)})
+    assert said.warnings == said.notes == ()
+
+
+def test_a_large_share_is_no_warning_where_a_release_shows_the_shape(rng):
+    made = nw.plan(nw.Histogram("income", edges=[20, 50, 100]), schema(), guarantee=nw.PureDP(1))
+    release = simulate(made, NORMAL, at={"mean": 21.0, "sd": 50.0}, seed=int(rng.integers(2**62)))
+    found = nw.infer(release, NORMAL, seed=1, progress=False, draws=100)
+    assert not any("below 0" in warning for warning in found.verdict.warnings)
+    assert any("below 0" in note for note in found.verdict.notes)
+
+
+def test_an_uncertain_share_is_no_warning(rng):
+    """Hardly any budget: the prior's own mass beyond the bounds is not what the records say."""
+    made = nw.plan(nw.Mean(X, X**2), schema(), guarantee=nw.GaussianDP("0.001"))
+    release = simulate(made, NORMAL, at={"mean": 80.0, "sd": 25.0}, seed=int(rng.integers(2**62)))
+    found = nw.infer(release, NORMAL, seed=1, progress=False, draws=100)
+    assert not any("below 0" in warning for warning in found.verdict.warnings)
+
+
+def test_settings_that_hold_are_seldom_warned_of(rng):
+    """Normal and other populations with up to 7 % of their records clamped, all as fitted: at most 10 % may warn."""
+    warned, settings = 0, 0
+    for population, at in (
+        (nw.Normal(mean=stats.norm(50, 50), sd=20), {"mean": 30.0}),
+        (nw.Normal(mean=stats.norm(50, 50), sd=20), {"mean": 120.0}),
+        (nw.LogNormal(log_mean=stats.norm(3, 1), log_sd=0.8), {"log_mean": 3.5}),
+        (nw.Gamma(shape=2, rate=stats.gamma(2, scale=0.05)), {"rate": 0.03}),
+        (nw.Exponential(rate=stats.gamma(2, scale=0.05)), {"rate": 0.02}),
+    ):
+        for statistic in (nw.Mean(X), nw.Mean(X.clip(0, 120)), nw.Count(X.between(0, 50))):
+            made = nw.plan(statistic, schema(n=1000), guarantee=nw.GaussianDP(1))
+            release = simulate(made, population, at=at, seed=int(rng.integers(2**62)))
+            found = nw.infer(release, population, seed=1, progress=False, draws=50)
+            warned += any("The fitted population" in warning for warning in found.verdict.warnings)
+            settings += 1
+    assert warned <= settings / 10
+
+
+@pytest.mark.skipif(not (DATA / "income_us.csv.gz").exists(), reason="NOISEWISE_DATA has no income_us.csv.gz")
+def test_real_incomes_are_warned_of_as_far_as_the_normal_law_puts_them_below_zero(rng):
+    """Mean incomes of towns, and the spread of incomes within them, which is the more skewed of the two."""
+    with gzip.open(DATA / "income_us.csv.gz", "rt", encoding="latin-1") as file:
+        rows = list(itertools.islice(csv.DictReader(file), 4000))
+    for name in ("Mean", "Stdev"):
+        values = np.array([float(row[name]) / 1000 for row in rows])
+        made = nw.plan(nw.Mean(X, X**2), schema(n=len(values)), guarantee=nw.GaussianDP(1))
+        value = noisy_values(rng, made, {"income": np.clip(values, 0, 250)[None]})[0]
+        release = nw.Release.of(made, value.tolist(), dataset=name, ledger_head=None, simulated=True)
+        found = nw.infer(release, NORMAL, seed=1, progress=False, draws=100)
+        share = stats.norm.cdf(-found.mean["mean"] / found.mean["sd"])
+        is_warned = any("below 0" in warning for warning in found.verdict.warnings)
+        assert is_warned if share > 1.2 * LARGE else not is_warned or share > 0.9 * LARGE
+        assert is_warned or share < 0.01 or any("below 0" in note for note in found.verdict.notes)

@@ -1,0 +1,181 @@
+"""A stated n against the noisy totals of the same records: tails are exact, wrong numbers are named or refused (E9)."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import noisewise as nw
+from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.inference.fit import n_slopes, some_rows
+from noisewise.likelihood.joint import stated_sizes
+from noisewise.likelihood.simulate import simulate_values
+from noisewise.likelihood.stated_n import all_are_counted, contradictions, noisy_totals, total_components
+
+X = nw.column("income")
+SCHEMA = nw.Schema(
+    {"income": nw.Bounded(0, 250), "smoker": nw.Levels(["no", "yes"]), "sex": nw.Levels(["f", "m"])},
+    n_max=10_000,
+    neighbours="add-remove",
+)
+POPULATION = nw.Normal(mean=stats.norm(50, 50), sd=20)
+SMOKER = nw.column("smoker")
+
+
+def released(statistic, value, *, guarantee=None, part=None, dataset="people", schema=SCHEMA):
+    """A release whose noise-free value in people's units is `value`."""
+    plan = nw.plan(statistic, schema, guarantee=guarantee or nw.PureDP(1), part=part)
+    steps = [round(v / step) for v, step in zip(np.atleast_1d(value), plan.lattice.step, strict=True)]
+    return nw.Release.of(plan, steps, dataset=dataset, ledger_head=None, simulated=True)
+
+
+EVERYBODY = {
+    "a count within the bounds": lambda n: released(nw.Count(X.between(0, 250)), n),
+    "a count of both levels": lambda n: released(nw.Sum(SMOKER.equals("no") + SMOKER.equals("yes")), n),
+    "a histogram": lambda n: released(nw.Histogram("income", edges=[50, 100]), [n - 900, 500, 400]),
+    "a histogram of levels": lambda n: released(nw.Histogram("smoker"), [n - 900, 900]),
+    "two cliques": lambda n: released(
+        nw.Marginals(["smoker"], ["smoker", "sex"]), [n - 900, 900, n - 900, 300, 300, 300]
+    ),
+    "moments": lambda n: released(
+        nw.Moments([X], SMOKER.equals("yes")), [n, 30 * n, n / 2, 1500 * n, 15 * n, n / 2], guarantee=nw.PureDP(100)
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", EVERYBODY)
+def test_everybody_is_found_wherever_everybody_is_counted(kind):
+    release = EVERYBODY[kind](4000)
+    totals = noisy_totals(release)
+    assert [round(total.value) for total in totals] == [4000] * len(totals)
+    assert totals
+    assert all_are_counted((release,))
+    assert stated_sizes((release,), 4000) == [4000]
+    assert contradictions((release,), [4000]) == ()
+    with pytest.raises(InvalidArgument, match=r"n = 2000 was stated, but .* is 4000, with a noise sd of") as error:
+        stated_sizes((release,), 2000)
+    assert error.value.argument == "n"
+
+
+def test_what_does_not_count_everybody_is_no_total():
+    for release in (
+        released(nw.Sum(X), 33 * 4000),
+        released(nw.Count(X.between(0, 249)), 4000),
+        released(nw.Count(SMOKER.equals("yes")), 900),
+    ):
+        assert noisy_totals(release) == ()
+        assert not all_are_counted((release,))
+        assert stated_sizes((release,), 2000) == [2000]
+    public = nw.Schema({"income": nw.Bounded(0, 250)}, n=100, neighbours="change-one")
+    assert noisy_totals(released(nw.Histogram("income", edges=[50]), [40, 70], schema=public)) == ()
+
+
+@pytest.mark.parametrize("guarantee", [nw.PureDP(1), nw.PureDP("0.01"), nw.GaussianDP("0.5")], ids=str)
+@pytest.mark.parametrize("cells", [1, 2, 5])
+def test_the_tail_is_that_of_the_summed_noise(rng, guarantee, cells):
+    """Against the convolution of pmfs, summed term by term."""
+    statistic = (
+        nw.Count(X.between(0, 250)) if cells == 1 else nw.Histogram("income", edges=list(range(10, 10 * cells, 10)))
+    )
+    release = released(statistic, [100 * cells] + [0] * (cells - 1), guarantee=guarantee)
+    (total,) = noisy_totals(release)
+    law, sd = release.law, total.sd
+    reach = int(30 * sd) + 30
+    k = np.arange(-reach, reach + 1)
+    pmf = np.exp(law.log_pmf(k))
+    summed = pmf
+    for _ in range(cells - 1):
+        summed = np.convolve(summed, pmf, mode="same")
+    for away in (0, 1, round(sd), round(3 * sd), round(6 * sd)):
+        expected = min(1.0, 2 * summed[k >= away].sum())
+        assert total.tail(100 * cells + away) == pytest.approx(expected, rel=0.02, abs=1e-12)
+        assert total.tail(100 * cells - away) == pytest.approx(expected, rel=0.02, abs=1e-12)
+
+
+def test_a_right_n_is_named_as_rarely_as_promised(rng):
+    plan = nw.plan(nw.Histogram("smoker"), SCHEMA, guarantee=nw.PureDP("0.2"))
+    population = nw.Bernoulli(p=stats.beta(2, 2))
+    trials, named = 3000, 0
+    theta = population.sample_prior(rng, trials)
+    for value in simulate_values(rng, plan, population, theta, n=500):
+        release = nw.Release.of(plan, value.tolist(), dataset="d", ledger_head=None, simulated=True)
+        named += bool(contradictions((release,), [500]))
+    assert 0 < named < stats.binom.isf(1e-6, trials, 0.01)
+
+
+def test_many_totals_are_not_many_chances(rng):
+    release = released(nw.Count(X.between(0, 250)), 4000)
+    away = next(k for k in range(1, 50) if noisy_totals(release)[0].tail(4000 + k) < 0.009)
+    assert contradictions((release,), [4000 + away])
+    others = tuple(released(nw.Histogram("income", edges=[10 + k]), [4000 + away, 0]) for k in range(9))
+    assert contradictions((release, *others), [4000 + away] * 10) == ()
+
+
+def test_numbers_of_key_parts_must_fit_their_widths():
+    def parts(n, m):
+        half = released(nw.Sum(X), 33 * 1000, part=("0", "1/4")), released(nw.Sum(X), 33 * 3000, part=("1/4", "1"))
+        return stated_sizes(half, [n, m]), contradictions(half, [n, m])
+
+    assert parts(1000, 3000) == ([1000, 3000], ())
+    assert parts(1040, 2960)[1] == ()
+    sizes, said = parts(1100, 2900)
+    assert sizes == [1100, 2900]
+    assert "about 1000 (sd 27; tail probability" in said[0]
+    with pytest.raises(InvalidArgument, match="of each part, one for each release"):
+        parts(4000, 4000)
+
+
+def test_the_binomial_tail_of_parts_is_exact():
+    one, other = released(nw.Sum(X), 0, part=("0", "1/3")), released(nw.Sum(X), 0, part=("1/3", "1"))
+    for n, m in itertools.product((90, 100, 130), (180, 200, 230)):
+        law = stats.binom(n + m, 1 / 3)
+        expected = 2 * min(law.cdf(n), law.sf(n - 1))
+        assert bool(contradictions((one, other), [n, m])) == (expected < 0.01)
+
+
+def test_a_wrong_n_is_named_first_in_the_verdict():
+    mean = released(nw.Sum(X), 33 * 4000, guarantee=nw.GaussianDP(1))
+    everybody = released(nw.Count(X.between(0, 250)), 4000, guarantee=nw.GaussianDP(1))
+    found = nw.infer([mean, everybody], POPULATION, n=4004, seed=1, progress=False, draws=100)
+    assert str(found.verdict).startswith(
+        "n = 4004 was stated, but count(between(income, 0, 250)) of the same records is"
+    )
+    assert found.verdict.warns
+    right = nw.infer([mean, everybody], POPULATION, n=4000, seed=1, progress=False, draws=100)
+    assert not right.verdict.warns
+    assert "of the same records, 4000 (noise sd 1), agrees with it." in str(right.verdict)
+
+
+def test_a_mean_is_not_moved_from_33_to_4_without_a_word():
+    """A wrong stated n: refused beside a count, and without one the verdict says which way the mean goes."""
+    mean, everybody = released(nw.Sum(X), 33 * 1000), released(nw.Count(X.between(0, 250)), 1000)
+    with pytest.raises(InvalidArgument, match=r"is 1000, with a noise sd of 1\.4"):
+        nw.infer([mean, everybody], POPULATION, n=8000, progress=False)
+    alone = nw.infer(mean, POPULATION, n=8000, seed=1, progress=False, draws=100)
+    assert "No release here can check that: with 10 % more records it would be mean about" in str(alone.verdict)
+
+
+@pytest.mark.parametrize(
+    ("statistic", "value", "population"),
+    [
+        (nw.Sum(X), 50 * 4000, nw.Normal(mean=stats.norm(50, 50), sd=20)),
+        (nw.Sum(X, X**2), [50 * 4000, 2900 * 4000], nw.Normal(mean=stats.norm(50, 50), sd=stats.halfnorm(scale=50))),
+        (nw.Count(SMOKER.equals("yes")), 1000, nw.Bernoulli(p=stats.beta(1, 1))),
+    ],
+)
+def test_the_verdict_says_how_far_the_answer_moves_with_n(statistic, value, population):
+    """Against the posterior at an n that is 10 % larger."""
+    release = released(statistic, value)
+    now, then = (nw.infer(release, population, n=n, seed=1, progress=False) for n in (4000, 4400))
+    slope = n_slopes((release,), population, some_rows(now.draws, population.free), [4000])
+    for name in population.free:
+        moved = then.mean[name] - now.mean[name]
+        assert 0.1 * slope[name] == pytest.approx(moved, rel=0.25, abs=0.2 * now.sd[name])
+
+
+def test_an_unknown_statistic_is_refused_and_not_passed_over():
+    with pytest.raises(Unsupported, match="not known"):
+        total_components(object(), SCHEMA)
