@@ -19,7 +19,7 @@ def records(rng, n=40):
 
 def test_the_posterior_without_privacy_is_student_t_around_the_penalized_least_squares(rng):
     x, y = records(rng)
-    prior = Prior(np.array([0.3, -0.2, 0.1]), np.diag([1.0, 2.0, 3.0]), 2.0, 1.5, is_relative=True)
+    prior = Prior(np.array([3.0, -2.0, 1.0]), np.diag([1.0, 2.0, 3.0]), 2.0, 1.5, is_relative=True)
     fit = non_private_regression(rng, x, y, prior=prior, draws=20_000)
     # Ridge as least squares on rows that stand for the prior: an oracle without the conjugate formulas.
     root = np.linalg.cholesky(prior.precision).T
