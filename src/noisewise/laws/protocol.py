@@ -281,9 +281,10 @@ def law_from_dict(entries: Mapping[str, object]) -> Law:
     if not isinstance(entries, Mapping):
         raise refusal("law", "a law is written as a mapping with a 'family'")
     family = entries.get("family")
-    kind: Any = FAMILIES.get(family) if isinstance(family, str) else None
-    if kind is None:
+    found = FAMILIES.get(family) if isinstance(family, str) else None
+    if found is None:
         raise refusal("family", f"the noise family must be one of {', '.join(FAMILIES)}")
+    kind = cast("type[Any]", found)
     expected = {entry.name for entry in fields(kind) if entry.init}
     if set(entries) != expected | {"family"}:
         raise refusal("law", f"a {family} law has exactly the entries family, {', '.join(sorted(expected))}")
