@@ -30,10 +30,13 @@ import pytest
 
 from noisewise.cli.main import main
 from noisewise.errors import InvalidRelease
+from noisewise.holder import draw
+from noisewise.laws.protocol import FAMILIES
+from noisewise.privacy.mechanism import TABLE
 from noisewise.release import Release
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(
     r"(?P<noisy><!-- noisy -->\n)?^```(?P<language>\w+)(?P<info>[^\n]*)\n(?P<body>.*?)^```$", re.M | re.S
 )
@@ -105,7 +108,7 @@ def run_python(block: Block, names: dict[str, Any], page: str) -> None:
     for code, shown, offset in segments(block.body):
         where = f"{page}:{block.line + 1 + offset}"
         # Blank lines in front, so that a traceback names the line of the page.
-        source = compile("\n" * (block.line + offset) + code, page, "exec")
+        source = compile("\n" * (block.line + offset) + code, page, "exec", dont_inherit=True)
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             exec(source, names)
         if shown:
@@ -164,6 +167,17 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture
+def registries() -> Iterator[None]:
+    """A page may register a law of its own; the next test shall not meet it."""
+    kept = [(registry, registry.copy()) for registry in (FAMILIES, TABLE, draw._SAMPLERS)]
+    yield
+    for registry, before in kept:
+        registry.clear()
+        registry.extend(before) if isinstance(registry, list) else registry.update(before)
+
+
+@pytest.mark.usefixtures("registries")
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
 def test_every_example_runs_and_prints_what_it_shows(
     page: Path, records: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import noisewise as nw
 from noisewise.errors import InvalidArgument, NoisewiseError, Unsupported
-from noisewise.privacy.finite import FiniteLaw, truncated_geometric
+from noisewise.laws.finite import FiniteLaw, truncated_geometric
 
 x = nw.column("x")
 

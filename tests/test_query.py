@@ -11,7 +11,7 @@ import pytest
 
 import noisewise as nw
 from noisewise.errors import InvalidArgument, NoisewiseError, Unsupported
-from noisewise.privacy.finite import RandomizedResponse
+from noisewise.laws.finite import RandomizedResponse
 
 QUERIES = {
     "clip, laplace": nw.Query.clip(-1, 3, nw.PureDP(1)),

@@ -60,6 +60,10 @@ class Unsupported(NoisewiseError):
     """The parts asked for do not fit together (mechanism, statistic, guarantee, neighbours)."""
 
 
+class Unregistered(Unsupported):
+    """A law, statistic, guarantee or model lacks a piece that is asked for. Field: `piece`."""
+
+
 class Incomparable(NoisewiseError, TypeError):
     """Two guarantees of kinds that have no common scale were compared or added."""
 

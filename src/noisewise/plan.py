@@ -19,22 +19,12 @@ from typing import Any
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import float_above, fraction, power_of_two_below
 from noisewise.lattice import Lattice, entry_steps, lattice_for, rounded_sensitivity, sum_step, unit_lattice
+from noisewise.laws import ExponentialQuantile, Form, Law, SmoothCauchy, SmoothLaplace, additive_law
+from noisewise.laws.finite import FiniteLaw, adjacent, randomized_response, satisfies
 from noisewise.printable import printable
 from noisewise.privacy import smooth
-from noisewise.privacy.calibration import gaussian_sigma, laplace_scale
-from noisewise.privacy.finite import FiniteLaw, adjacent, randomized_response, satisfies
-from noisewise.privacy.guarantee import ApproxDP, Guarantee, PureDP, ZeroConcentratedDP, checked_guarantee
-from noisewise.privacy.law import (
-    AdditiveLaw,
-    DiscreteGaussian,
-    DiscreteLaplace,
-    ExponentialQuantile,
-    Law,
-    RoundedGaussian,
-    SmoothCauchy,
-    SmoothLaplace,
-)
-from noisewise.privacy.mechanism import check_validity, default_mechanism
+from noisewise.privacy.guarantee import ApproxDP, Guarantee, PureDP, checked_guarantee
+from noisewise.privacy.mechanism import AddedNoise, added_noise, check_validity, default_mechanism
 from noisewise.schema import Schema, checked_schema
 from noisewise.statistics import Marginals, Moments, Records, SmallestEigenvalue, Statistic
 from noisewise.statistics.enclosure import feature_range, feature_ranges
@@ -86,13 +76,14 @@ class Plan:
     def noise(self) -> tuple[Noise, ...]:
         """What each component gets."""
         labels = self.statistic.labels(self.part_schema)
-        if isinstance(self.law, AdditiveLaw):
-            sds = self.law.sd * (len(labels) if self.law.size == 1 else 1)
+        if self.law.form is Form.NUMBER:
+            law = additive_law(self.law)
+            sds = law.sd * (len(labels) if law.size == 1 else 1)
             return tuple(
                 Noise(label, sd / self.divisor, f"sd {sd / self.divisor:.4g}")
                 for label, sd in zip(labels, sds, strict=True)
             )
-        return tuple(Noise(label, None, _words(self.law)) for label in labels)
+        return tuple(Noise(label, None, self.law.brief()) for label in labels)
 
     def request(self) -> bytes:
         """The canonical bytes of everything that defines this release: the same request is the same release."""
@@ -203,23 +194,33 @@ def _settle(
         return (Fraction(1),), *_records_law(statistic, schema, guarantee, mechanism)
     if isinstance(statistic, SmallestEigenvalue):
         return (Fraction(1),), *_eigenvalue_law(statistic, schema, guarantee, mechanism)
-    norm = 1 if mechanism in ("laplace", "geometric") else 2
+    noise = added_noise(mechanism)
     given = statistic.default_weights(schema)
     if weights is not None:
         given = checked_weights(weights, len(given))
-    unrounded = statistic.sensitivity(schema, norm=norm, weights=given)
+    if len(given) > 1 and not noise.is_for_vectors:
+        raise Unsupported(
+            f"The mechanism {mechanism!r} hides one number, and {statistic} has {len(given)} components. Nothing was "
+            "spent."
+        )
+    unrounded = statistic.sensitivity(schema, norm=noise.norm, weights=given)
     if statistic.is_count:
         most = statistic.unit() if isinstance(statistic, Marginals) else 1
         lattice, sensitivity = unit_lattice(len(given), most), unrounded
     else:
-        lattice, sensitivity = _sum_lattice(statistic, schema, guarantee, unrounded, given)
+        lattice, sensitivity = _sum_lattice(statistic, schema, guarantee, noise, unrounded, given)
     if sensitivity.value <= 0:
         raise Unsupported("No record can move this statistic on its lattice: it tells nothing. Nothing was spent.")
-    return given, _additive_law(sensitivity, lattice, guarantee, given), lattice, sensitivity
+    return given, _additive_law(noise, sensitivity, lattice, guarantee, given), lattice, sensitivity
 
 
 def _sum_lattice(
-    statistic: Any, schema: Schema, guarantee: Guarantee, unrounded: Sensitivity, weights: tuple[Fraction, ...]
+    statistic: Any,
+    schema: Schema,
+    guarantee: Guarantee,
+    noise: AddedNoise,
+    unrounded: Sensitivity,
+    weights: tuple[Fraction, ...],
 ) -> tuple[Lattice, Sensitivity]:
     row = statistic.row(schema)
     ranges, n = feature_ranges(row, schema), schema.largest_n
@@ -228,7 +229,7 @@ def _sum_lattice(
         n //= statistic.block
     steps = [
         sum_step(scale=scale, n=n, low=low, high=high, error=error)
-        for scale, (low, high, error) in zip(_scales(unrounded, guarantee, weights), ranges, strict=True)
+        for scale, (low, high, error) in zip(_scales(noise, unrounded, guarantee, weights), ranges, strict=True)
     ]
     lattice = lattice_for(steps, ranges)
     rounded = rounded_sensitivity(
@@ -263,25 +264,19 @@ def _rounding(low: float, high: float, error: float, step: float) -> float:
     return 2 * error + 2.0**-52 * (max(abs(low), abs(high)) + step)
 
 
-def _scales(sensitivity: Sensitivity, guarantee: Guarantee, weights: tuple[Fraction, ...]) -> list[Fraction]:
+def _scales(
+    noise: AddedNoise, sensitivity: Sensitivity, guarantee: Guarantee, weights: tuple[Fraction, ...]
+) -> list[Fraction]:
     """The noise scale of each component's sum: Delta_w/(w_k epsilon), or sigma/w_k."""
-    value = short_above(sensitivity.value)
-    if isinstance(guarantee, PureDP):
-        base = laplace_scale(sensitivity=value, epsilon=guarantee.epsilon)
-    else:
-        base = Fraction(gaussian_sigma(sensitivity=value, guarantee=guarantee))
+    base = noise.scale(short_above(sensitivity.value), guarantee)
     return [base / weight for weight in weights]
 
 
 def _additive_law(
-    sensitivity: Sensitivity, lattice: Lattice, guarantee: Guarantee, weights: tuple[Fraction, ...]
+    noise: AddedNoise, sensitivity: Sensitivity, lattice: Lattice, guarantee: Guarantee, weights: tuple[Fraction, ...]
 ) -> Law:
-    scale = tuple(float_above(value) for value in _scales(sensitivity, guarantee, weights))
-    if isinstance(guarantee, PureDP):
-        return DiscreteLaplace(scale, lattice.step)
-    if isinstance(guarantee, ZeroConcentratedDP):
-        return DiscreteGaussian(scale, lattice.step)
-    return RoundedGaussian(scale, lattice.step)
+    scale = tuple(float_above(value) for value in _scales(noise, sensitivity, guarantee, weights))
+    return noise.law(scale, lattice.step, guarantee)
 
 
 def _order_law(
@@ -307,21 +302,23 @@ def _records_law(
         assert isinstance(guarantee, PureDP)
         cells = statistic.cell_count(schema)
         return randomized_response(cells, guarantee.epsilon), unit_lattice(cells), None
-    unrounded = statistic.sensitivity(schema, norm=1 if mechanism == "laplace" else 2)
+    noise = added_noise(mechanism)
+    unrounded = statistic.sensitivity(schema, norm=noise.norm)
     low, high, error = feature_range(statistic.feature, schema)
-    (scale,) = _scales(unrounded, guarantee, (Fraction(1),))
+    (scale,) = _scales(noise, unrounded, guarantee, (Fraction(1),))
     lattice = lattice_for([sum_step(scale=scale, n=1, low=low, high=high, error=error)], [(low, high, error)])
     span = (lattice.high[0] - lattice.low[0]) * Fraction(lattice.step[0])
     rounded = exact(span, unrounded.norm, unrounded.argument)
-    return _additive_law(rounded, lattice, guarantee, (Fraction(1),)), lattice, rounded
+    return _additive_law(noise, rounded, lattice, guarantee, (Fraction(1),)), lattice, rounded
 
 
 def _eigenvalue_law(
     statistic: SmallestEigenvalue, schema: Schema, guarantee: Guarantee, mechanism: str
 ) -> tuple[Law, Lattice, Sensitivity | None]:
     """lambda_min moves by at most R^2 (Weyl); its computation moves it by the Gram matrix's rounding and LAPACK's."""
-    unrounded = statistic.sensitivity(schema, norm=1 if mechanism == "laplace" else 2)
-    (scale,) = _scales(unrounded, guarantee, (Fraction(1),))
+    noise = added_noise(mechanism)
+    unrounded = statistic.sensitivity(schema, norm=noise.norm)
+    (scale,) = _scales(noise, unrounded, guarantee, (Fraction(1),))
     step = power_of_two_below(scale / 2**12)
     n, size = schema.largest_n, len(statistic.features)
     radius_squared = Fraction(statistic.shrink) ** 2
@@ -337,7 +334,7 @@ def _eigenvalue_law(
         )
     lattice = Lattice((float(step),), (0,), (math.ceil(n * radius_squared / step),))
     rounded = Sensitivity(value, float(unrounded.value), unrounded.norm, unrounded.argument)
-    return _additive_law(rounded, lattice, guarantee, (Fraction(1),)), lattice, rounded
+    return _additive_law(noise, rounded, lattice, guarantee, (Fraction(1),)), lattice, rounded
 
 
 def eigenvalue_gram_step(statistic: SmallestEigenvalue, schema: Schema) -> float:
@@ -379,14 +376,3 @@ def _part(part: object) -> Part | None:
     if not 0 <= start < stop <= 1:
         raise InvalidArgument(f"part = ({start}, {stop}) must satisfy 0 <= start < stop <= 1.", argument="part")
     return None if start == 0 and stop == 1 else (start, stop)
-
-
-def _words(law: Law) -> str:
-    match law.to_dict():
-        case {"family": "randomized-response", "keep": keep, "cells": cells}:
-            return f"answered truthfully with probability {keep}, else any of the other {int(str(cells)) - 1} cells"
-        case {"family": "finite"}:
-            return "drawn from the estimator's row for the true count"
-        case {"family": "exponential"}:
-            return "a point near the quantile, by the exponential mechanism"
-    return "noise scaled to the smooth sensitivity of the records, which stays secret"

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from noisewise.errors import InvalidArgument
 from noisewise.exact import integer
+from noisewise.laws import Form, Law, cell_law
 from noisewise.plan import Plan, plan
-from noisewise.privacy.finite import RandomizedResponse
 from noisewise.privacy.guarantee import Guarantee, checked_guarantee, guarantee_from_dict
-from noisewise.privacy.law import AdditiveLaw
 from noisewise.schema import Bounded, Schema
 from noisewise.statistics import Records, column
 from noisewise.statistics.tables import read_edges
@@ -66,10 +67,8 @@ class Query:
         return _plan_of(self.guarantee, self.low, self.high, self.edges)
 
     @property
-    def law(self) -> AdditiveLaw | RandomizedResponse:
-        law = self.plan().law
-        assert isinstance(law, AdditiveLaw | RandomizedResponse)
-        return law
+    def law(self) -> Law:
+        return self.plan().law
 
     def to_dict(self) -> dict[str, Any]:
         asked: dict[str, Any] = (
@@ -107,8 +106,8 @@ class Answer:
         if not isinstance(self.query, Query):
             raise InvalidArgument("query must be a Query; read one with Query.from_dict.", argument="query")
         law = self.query.law
-        if isinstance(law, RandomizedResponse):
-            value = integer(self.value, "value", minimum=0, maximum=law.cells - 1)
+        if law.form is Form.CELL:
+            value = integer(self.value, "value", minimum=0, maximum=cell_law(law).cells - 1)
         else:
             value = integer(self.value, "value", minimum=-(2**63), maximum=2**63)
         object.__setattr__(self, "value", value)
@@ -116,8 +115,7 @@ class Answer:
     @property
     def reading(self) -> float:
         """The noisy value in the units of x, or the cell's number."""
-        law = self.query.law
-        return float(self.value) if isinstance(law, RandomizedResponse) else self.value * law.step[0]
+        return float(self.query.law.read(np.array([float(self.value)]))[0])
 
     def to_dict(self) -> dict[str, Any]:
         return {"query": self.query.to_dict(), "value": self.value}

@@ -28,29 +28,19 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, Strict
 from noisewise.errors import InvalidArgument, InvalidRelease, NoisewiseError
 from noisewise.exact import fraction
 from noisewise.files import checked_path, read_file, read_json
+from noisewise.laws import Form, Law, action_law, additive_law, cell_law, law_from_dict
 from noisewise.plan import Part, Plan, canonical, plan, reading_divisor
 from noisewise.printable import printable, shown
-from noisewise.privacy.finite import FiniteLaw, RandomizedResponse
 from noisewise.privacy.guarantee import Guarantee, guarantee_from_dict
-from noisewise.privacy.law import AdditiveLaw, ExponentialQuantile, Law, SmoothLaw, law_from_dict
+from noisewise.privacy.mechanism import mechanism_named
 from noisewise.schema import Schema, schema_from_dict
 from noisewise.statistics import Records, SmallestEigenvalue, Statistic, statistic_from_dict
-from noisewise.statistics.order import OrderStatistic, Quantile
+from noisewise.statistics.order import OrderStatistic
 from noisewise.statistics.sensitivity import checked_weights
 
 FORMAT = "noisewise-release/1"
 LARGEST_FILE = 200 * 2**20
 LARGEST_VALUE = 2**100
-
-MECHANISM_OF = {
-    "discrete-laplace": "laplace",
-    "discrete-gaussian": "gaussian",
-    "rounded-gaussian": "gaussian",
-    "smooth-laplace": "smooth-laplace",
-    "smooth-cauchy": "smooth-cauchy",
-    "randomized-response": "randomized-response",
-    "exponential": "exponential",
-}
 
 Whole = Annotated[StrictInt, Field(gt=-LARGEST_VALUE, lt=LARGEST_VALUE)]
 
@@ -124,7 +114,7 @@ class Release:
     @property
     def is_categorical(self) -> bool:
         """True where the value counts answers under randomized response."""
-        return isinstance(self.law, RandomizedResponse)
+        return self.law.form is Form.CELL
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -138,13 +128,8 @@ class Release:
     @property
     def estimate(self) -> np.ndarray[Any, np.dtype[np.float64]]:
         """The noisy value as people read it: value * step (/ divisor), the action for an estimator."""
-        values = np.array([float(v) for v in self.value])
-        if isinstance(self.law, FiniteLaw):
-            return np.array([self.law.actions[v] for v in self.value])
-        if isinstance(self.law, RandomizedResponse):
-            return values
-        steps = self.law.step if isinstance(self.law, AdditiveLaw) else (self.law.step,)
-        return values * (np.array(steps) if len(steps) == len(values) else steps[0]) / self.divisor
+        read = self.law.read(np.array([float(v) for v in self.value]))
+        return read / self.divisor if self.law.form in (Form.NUMBER, Form.SCALED, Form.POINT) else read
 
     def __str__(self) -> str:
         n = f"{self.schema.n} records" if self.schema.is_change_one else f"at most {self.schema.n_max} records"
@@ -278,9 +263,7 @@ def _from_form(cls: type[Release], form: ReleaseFile) -> Release:
     else:
         read = checked_weights(weights, len(weights) if isinstance(weights, list) else 0)
     law = law_from_dict(form.law)
-    expected = (
-        list if not isinstance(statistic, Records) else _Counts if isinstance(law, RandomizedResponse) else _Answers
-    )
+    expected = list if not isinstance(statistic, Records) else _Counts if law.form is Form.CELL else _Answers
     if not isinstance(form.value, expected):
         raise InvalidRelease(f"The value of {statistic.kind} with the law {law.family!r} is not written like this one.")
     value = form.value if isinstance(form.value, list) else next(iter(form.value.model_dump().values()))
@@ -312,29 +295,25 @@ def _check(release: Release) -> None:
     components = len(statistic.labels(release.schema))
     if size != components:
         raise InvalidRelease(f"{statistic.kind} has {components} components, but the value has {size}.")
-    if isinstance(statistic, OrderStatistic) or isinstance(law, FiniteLaw):
-        expected: tuple[type, ...] = (
-            (ExponentialQuantile,) if isinstance(statistic, Quantile)
-            else (SmoothLaw,) if isinstance(statistic, OrderStatistic) else (FiniteLaw,)
-        )  # fmt: skip
-        if not isinstance(law, expected) or (isinstance(law, FiniteLaw) and statistic.kind != "count"):
-            raise InvalidRelease(f"A release of {statistic.kind} cannot have the law {law.family!r}.")
-        if isinstance(law, FiniteLaw) and not 0 <= release.value[0] < len(law.actions):
-            raise InvalidRelease("The value is not one of the estimator's outputs.")
-    elif not isinstance(law, AdditiveLaw) or law.size != components or len(release.weights) != components:
+    if statistic.kind not in mechanism_named(law.mechanism).statistics:
+        raise InvalidRelease(f"A release of {statistic.kind} cannot have the law {law.family!r}.")
+    if law.form is Form.NUMBER and (additive_law(law).size != components or len(release.weights) != components):
         raise InvalidRelease(f"The law {law.family!r} and the weights must have one entry for each of {components}.")
+    if law.form is Form.ACTION and not 0 <= release.value[0] < len(action_law(law).actions):
+        raise InvalidRelease("The value is not one of the estimator's outputs.")
 
 
 def _check_records(release: Release) -> None:
     law, statistic, size = release.law, release.statistic, len(release.value)
     assert isinstance(statistic, Records)
     n = release.schema.largest_n
-    if isinstance(law, RandomizedResponse):
-        if size != law.cells or law.cells != statistic.cell_count(release.schema):
-            raise InvalidRelease(f"There are {law.cells} cells, but {size} counts.")
+    if law.form is Form.CELL:
+        cells = cell_law(law).cells
+        if size != cells or cells != statistic.cell_count(release.schema):
+            raise InvalidRelease(f"There are {cells} cells, but {size} counts.")
         if min(release.value) < 0 or sum(release.value) != n:
             raise InvalidRelease(f"The counts of answers must be at least 0 and sum to n = {n}.")
-    elif not isinstance(law, AdditiveLaw) or law.size != 1 or size != n:
+    elif law.form is not Form.NUMBER or additive_law(law).size != 1 or size != n:
         raise InvalidRelease(f"Local answers need one law and n = {n} answers.")
     elif any(a > b for a, b in zip(release.value, release.value[1:], strict=False)):
         raise InvalidRelease("Local answers must be sorted: row order would tell who gave which.")
@@ -347,29 +326,18 @@ def _check_promise(release: Release) -> None:
         statistic,
         release.schema,
         guarantee=release.guarantee,
-        mechanism=law if isinstance(law, FiniteLaw) else MECHANISM_OF[law.family],
+        mechanism=law if law.form is Form.ACTION else law.mechanism,
         weights=None if isinstance(statistic, Records | OrderStatistic | SmallestEigenvalue) else release.weights,
     )
-    if type(law) is not type(due.law) or not _is_as_noisy(law, due.law):
+    if law.family != due.law.family or not law.is_as_noisy_as(due.law):
         raise InvalidRelease(
             f"The noise of this release is less than {release.guarantee} asks for {statistic}: its guarantee is not "
             "to be trusted."
         )
-    if isinstance(law, AdditiveLaw) and getattr(statistic, "is_count", False) and set(law.step) != {1.0}:
+    if law.form is Form.NUMBER and statistic.is_count and set(additive_law(law).step) != {1.0}:
         raise InvalidRelease("Counts are released on the whole numbers: the step must be 1.")
-    if isinstance(law, ExponentialQuantile) and not due.lattice.low[0] <= release.value[0] <= due.lattice.high[0]:
+    if law.form is Form.POINT and not due.lattice.low[0] <= release.value[0] <= due.lattice.high[0]:
         raise InvalidRelease("A private quantile lies between the bounds of its column.")
-
-
-def _is_as_noisy(law: Law, due: Any) -> bool:
-    """True where a law hides at least as much as the one that is due; a margin of 1e-9 for later rounding rules."""
-    if isinstance(law, AdditiveLaw):
-        return all(scale >= least * (1 - 1e-9) for scale, least in zip(law.scale, due.scale, strict=True))
-    if isinstance(law, SmoothLaw):
-        return bool(law.alpha <= due.alpha and law.beta <= due.beta * (1 + 1e-9))
-    if isinstance(law, RandomizedResponse):
-        return bool(law.keep <= due.keep)
-    return isinstance(law, FiniteLaw) or bool(law.epsilon <= due.epsilon)
 
 
 def _digest(plain: Mapping[str, object]) -> str:

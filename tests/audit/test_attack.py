@@ -10,15 +10,16 @@ from scipy import stats
 
 import noisewise as nw
 from noisewise.audit.attack import CHOOSING, attack, lower_bound, power, releases, workers
-from noisewise.audit.cases import ROWS
-from noisewise.audit.fit import smaller
+from noisewise.audit.cases import rows_of
 from noisewise.audit.targets import target
+
+ROWS = rows_of(None)
 
 HALF = Fraction(1, 2)
 
 
 def halved(plan):
-    return smaller(plan.law, HALF)
+    return plan.law.smaller(HALF)
 
 
 def proved(guarantee, draw, shift, runs, repeats):

@@ -5,11 +5,10 @@ import sys
 
 import pytest
 
-from noisewise.audit.cases import MECHANISMS, ROWS
 from noisewise.audit.faults import FAULTS
 from noisewise.audit.run import audit, table_of
 from noisewise.errors import InvalidArgument
-from noisewise.privacy.mechanism import TABLE
+from noisewise.privacy.mechanism import mechanism_names
 
 PROMISED = {
     "scale 10 % too small",
@@ -40,10 +39,6 @@ def test_every_promised_fault_is_planted():
     assert all(fault.caught_by for fault in FAULTS.values())
 
 
-def test_every_mechanism_and_guarantee_of_the_validity_table_has_its_row():
-    assert {(row.mechanism, kind) for row in TABLE for kind in row.guarantees} == set(ROWS)
-
-
 def test_one_mechanism_is_audited_and_written_down():
     (row,) = audit("finite", runs=50, processes=1)
     assert row.is_sound
@@ -72,7 +67,7 @@ def test_an_unsound_mechanism_gets_an_unsound_row(monkeypatch):
 def test_an_unknown_mechanism_is_refused_with_the_names(bad):
     with pytest.raises(InvalidArgument) as caught:
         audit(bad)
-    assert all(name in str(caught.value) for name in MECHANISMS)
+    assert all(name in str(caught.value) for name in mechanism_names())
 
 
 @pytest.mark.parametrize("bad", [0, -1, 1.5, None, True, float("nan"), 10**9])

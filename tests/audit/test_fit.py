@@ -1,12 +1,16 @@
 """A1b, B2: what plans draw is the law they publish; a tenth off is rejected."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from scipy import stats
 
-from noisewise.audit.cases import ROWS
-from noisewise.audit.fit import critical_value, draws_needed, fit_of_plan, goodness_of_fit, smaller
+from noisewise.audit.cases import rows_of
+from noisewise.audit.fit import critical_value, draws_needed, fit_of_plan, goodness_of_fit
 from noisewise.audit.targets import FIT_LEVEL, LEVEL, target
+
+ROWS = rows_of(None)
 
 ROW_IDS = [f"{mechanism}-{kind.__name__}" for mechanism, kind in ROWS]
 
@@ -15,7 +19,7 @@ ROW_IDS = [f"{mechanism}-{kind.__name__}" for mechanism, kind in ROWS]
 def test_what_a_plan_draws_is_its_law_and_a_tenth_off_is_rejected(mechanism, kind):
     plan = target(mechanism, kind, FIT_LEVEL.get(mechanism, LEVEL)).plan
     assert fit_of_plan(plan).fits
-    assert not fit_of_plan(plan, drawn=smaller(plan.law)).fits
+    assert not fit_of_plan(plan, drawn=plan.law.smaller(Fraction(9, 10))).fits
 
 
 def test_the_critical_value_and_the_sample_size_are_those_of_the_chi_square():

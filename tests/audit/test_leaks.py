@@ -9,12 +9,14 @@ import pytest
 
 import noisewise as nw
 from noisewise.audit.canary import everything_said, forms, leaks, whole_story
-from noisewise.audit.cases import ROWS
+from noisewise.audit.cases import rows_of
 from noisewise.audit.faults import public_part, released
 from noisewise.audit.targets import target
 from noisewise.errors import NoisewiseError
-from noisewise.privacy.finite import FiniteLaw, RandomizedResponse
-from noisewise.privacy.law import AdditiveLaw
+from noisewise.laws import AdditiveLaw
+from noisewise.laws.finite import FiniteLaw, RandomizedResponse
+
+ROWS = rows_of(None)
 
 x = nw.column("x")
 ROW_IDS = [f"{mechanism}-{kind.__name__}" for mechanism, kind in ROWS]

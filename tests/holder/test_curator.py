@@ -20,8 +20,8 @@ from curated_records import COLUMNS, PRIVATE, PUBLIC, STATISTICS, N, columns, dr
 import noisewise as nw
 from noisewise.errors import BudgetExceeded, DifferentRecords, InvalidArgument, NoisewiseError, Unsupported
 from noisewise.holder import curator
-from noisewise.privacy.finite import FiniteLaw, truncated_geometric
-from noisewise.privacy.law import AdditiveLaw
+from noisewise.laws import AdditiveLaw
+from noisewise.laws.finite import FiniteLaw, truncated_geometric
 from noisewise.privacy.mechanism import TABLE
 from noisewise.report.words import describe_release
 
@@ -33,7 +33,7 @@ BUDGETS = {
     nw.ZeroConcentratedDP: nw.ZeroConcentratedDP(50),
     nw.GaussianDP: nw.GaussianDP(10),
 }
-CELLS = [(row.mechanism, kind, statistic) for row in TABLE for kind in row.guarantees for statistic in row.statistics]
+CELLS = [(row.name, kind, statistic) for row in TABLE for kind in row.guarantees for statistic in row.statistics]
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,7 @@ from scipy import stats
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.holder import draw
-from noisewise.privacy.finite import RandomizedResponse
-from noisewise.privacy.law import (
+from noisewise.laws import (
     DiscreteGaussian,
     DiscreteLaplace,
     ExponentialQuantile,
@@ -19,6 +18,7 @@ from noisewise.privacy.law import (
     SmoothCauchy,
     SmoothLaplace,
 )
+from noisewise.laws.finite import RandomizedResponse
 
 # ---- goodness of fit with a sample size that makes a tenth visible ----
 

@@ -13,7 +13,7 @@ from goodness_of_fit import rejects, sample_size
 
 from noisewise.errors import InvalidArgument
 from noisewise.holder import draw
-from noisewise.privacy.finite import FiniteLaw, RandomizedResponse, randomized_response
+from noisewise.laws.finite import FiniteLaw, RandomizedResponse, randomized_response
 
 # ---- finite laws ----
 

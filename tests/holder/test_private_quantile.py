@@ -19,7 +19,7 @@ from goodness_of_fit import FALSE_ALARM, chi_square
 import noisewise as nw
 from noisewise.holder import curator
 from noisewise.lattice import lattice_for
-from noisewise.privacy.law import ExponentialQuantile
+from noisewise.laws import ExponentialQuantile
 
 
 def coarse_quantile(values: Sequence[float], q: str, epsilon: object, top: int = 8) -> tuple[nw.Table, nw.Plan]:

@@ -20,7 +20,7 @@ import noisewise as nw
 from noisewise.errors import InvalidArgument, NoisewiseError
 from noisewise.holder import respond as respond_module
 from noisewise.lattice import lattice_for
-from noisewise.privacy.law import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
+from noisewise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 
 FALSE_ALARM = 1e-6
 EPSILONS = ["0.01", "1", "5", "20"]

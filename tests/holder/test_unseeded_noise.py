@@ -20,7 +20,7 @@ import numpy
 random.seed(1); numpy.random.seed(1)
 from fractions import Fraction
 from noisewise.holder import draw
-from noisewise.privacy.law import *
+from noisewise.laws import *
 big = (2.0**40,) * 4, (1.0,) * 4
 cells = RandomizedResponse(Fraction(1, 64), 64)
 flat = [Fraction(1, 2**20)] * 2**10

@@ -11,9 +11,9 @@ import pytest
 from scipy import stats
 from scipy.special import logsumexp
 
+from noisewise.laws import DiscreteLaplace
 from noisewise.likelihood import binomial_laplace
 from noisewise.likelihood.discrete_laws import binomial_log_pmf, log_rising, poisson_log_pmf
-from noisewise.privacy.law import DiscreteLaplace
 
 
 def exactly(p, y, n, rate):

@@ -7,9 +7,9 @@ import pytest
 from scipy import stats
 from scipy.special import logsumexp
 
+from noisewise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from noisewise.likelihood import binomial_laplace, binomial_sum, log_concave
 from noisewise.likelihood.discrete_laws import binomial_log_pmf
-from noisewise.privacy.law import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 
 ALARM = 1e-6
 

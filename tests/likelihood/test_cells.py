@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from noisewise.errors import InvalidArgument
+from noisewise.laws import RandomizedResponse
 from noisewise.likelihood import cells
-from noisewise.privacy.law import RandomizedResponse
 
 
 def test_likelihood_is_the_sum_over_every_assignment_of_true_cells():

@@ -13,11 +13,11 @@ from scipy.special import logsumexp
 
 import noisewise as nw
 from noisewise.errors import Unsupported
+from noisewise.laws.finite import FiniteLaw, truncated_geometric
 from noisewise.likelihood.conjugate import BetaPrior, DirichletPrior
 from noisewise.likelihood.count_models import CellsModel, CountModel, TableModel
 from noisewise.likelihood.model import Likelihood
 from noisewise.populations.population import Bernoulli, Categorical, Joint, Normal
-from noisewise.privacy.finite import FiniteLaw, truncated_geometric
 
 ALARM = 1e-6
 X, S = nw.column("x"), nw.column("s")

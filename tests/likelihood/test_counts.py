@@ -11,8 +11,8 @@ from scipy import integrate, stats
 from scipy.special import gammaln, logsumexp
 
 from noisewise.errors import InvalidArgument
+from noisewise.laws import DiscreteGaussian, DiscreteLaplace, FiniteLaw, RoundedGaussian
 from noisewise.likelihood import counts
-from noisewise.privacy.law import DiscreteGaussian, DiscreteLaplace, FiniteLaw, RoundedGaussian
 
 ALPHA = 1e-6
 

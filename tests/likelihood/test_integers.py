@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from noisewise.laws import DiscreteLaplace
 from noisewise.likelihood import counts, integers
-from noisewise.privacy.law import DiscreteLaplace
 
 
 def test_sums_of_whole_numbers_by_enumeration_and_far_in_the_tail():

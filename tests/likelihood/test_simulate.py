@@ -13,11 +13,11 @@ from scipy import stats
 import noisewise as nw
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.holder.evaluate import lattice_values
+from noisewise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian, SmoothCauchy, SmoothLaplace
+from noisewise.laws.finite import FiniteLaw, RandomizedResponse
 from noisewise.likelihood import simulate as simulation
 from noisewise.likelihood.simulate import draw_answers, draw_noise, noisy_values, simulate, simulate_values
 from noisewise.populations.population import Bernoulli, Categorical, Joint, Normal
-from noisewise.privacy.finite import FiniteLaw, RandomizedResponse
-from noisewise.privacy.law import DiscreteGaussian, DiscreteLaplace, RoundedGaussian, SmoothCauchy, SmoothLaplace
 
 ALARM = 1e-6
 DRAWS = 400_000

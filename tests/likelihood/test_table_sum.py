@@ -10,10 +10,10 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from noisewise.errors import InvalidArgument
+from noisewise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from noisewise.likelihood import counts
 from noisewise.likelihood.conjugate import DirichletPosterior, DirichletPrior
 from noisewise.likelihood.table_sum import NegativeBinomialCells, PoissonCells, TableSum
-from noisewise.privacy.law import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 
 ALARM = 1e-6
 

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from noisewise.laws.finite import adjacent
 from noisewise.point import duality, geometric, program
 from noisewise.point.belief import BetaBelief, binomial_belief
 from noisewise.point.losses import Pinball, Squared
 from noisewise.point.panels import PriorPanels
-from noisewise.privacy.finite import adjacent
 
 numbers = st.floats(0, 1).map(lambda x: round(x, 3))
 tables = st.lists(st.lists(numbers, min_size=5, max_size=5), min_size=4, max_size=4)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from noisewise.laws.finite import adjacent, satisfies, truncated_geometric
 from noisewise.point.exact_rows import exact_rows
-from noisewise.privacy.finite import adjacent, satisfies, truncated_geometric
 
 Matrix = list[list[float]]
 GRAPHS = {"path": adjacent(5), "complete": list(combinations(range(5), 2)), "star": [(0, s) for s in range(1, 5)]}

@@ -17,13 +17,13 @@ from scipy import integrate, stats
 
 import noisewise as nw
 from noisewise.errors import InvalidArgument, NoisewiseError, Unsupported
+from noisewise.laws.finite import adjacent, satisfies
 from noisewise.point import estimator, optimal, program
 from noisewise.point.estimator import Estimator
 from noisewise.point.exact_rows import exact_rows
 from noisewise.point.losses import Squared
 from noisewise.point.models import FiniteModel, read_problem
 from noisewise.point.optimal import optimal_estimator
-from noisewise.privacy.finite import adjacent, satisfies
 
 UNIFORM = nw.Bernoulli(p=stats.uniform())
 PRIORS = {"uniform": (1, 1), "beta(2, 2)": (2, 2), "beta(1/2, 1/2)": (0.5, 0.5), "beta(5, 2)": (5, 2)}

@@ -11,9 +11,9 @@ from scipy import stats
 
 import noisewise as nw
 from noisewise.errors import NoisewiseError
+from noisewise.laws.finite import satisfies
 from noisewise.point.optimal import optimal_estimator
 from noisewise.point.simplex import compositions, folded_noise, neighbouring
-from noisewise.privacy.finite import satisfies
 
 THREE = nw.Categorical(p=stats.dirichlet([1, 1, 1]))
 

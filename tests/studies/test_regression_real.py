@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from noisewise.errors import InvalidArgument
+from noisewise.laws import RoundedGaussian
 from noisewise.privacy.calibration import gaussian_delta
 from noisewise.privacy.guarantee import ApproxDP
-from noisewise.privacy.law import RoundedGaussian
 from noisewise.studies import regression_real
 from noisewise.studies.real_data import DATASETS, Column, Dataset, read, stand_in
 from noisewise.studies.regression_real import (

@@ -7,7 +7,7 @@ from typing import Any
 
 import noisewise as nw
 from noisewise.errors import InvalidRelease
-from noisewise.privacy.finite import FiniteLaw, truncated_geometric
+from noisewise.laws.finite import FiniteLaw, truncated_geometric
 
 N = 6
 x, y = nw.column("x"), nw.column("income in k")

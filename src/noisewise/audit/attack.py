@@ -32,9 +32,9 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
+from noisewise.laws import AdditiveLaw
 from noisewise.plan import Plan
 from noisewise.privacy.guarantee import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
-from noisewise.privacy.law import AdditiveLaw
 
 FALSE_ALARM = 1e-6
 CHOOSING = 0.3  # the share of the releases on which the event is chosen

@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.errors import Unsupported
+from noisewise.laws.finite import FiniteLaw, truncated_geometric
 from noisewise.plan import Plan, plan
-from noisewise.privacy.finite import FiniteLaw, truncated_geometric
-from noisewise.privacy.guarantee import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
+from noisewise.privacy.divergence import guarantee_beside
+from noisewise.privacy.guarantee import Guarantee
+from noisewise.privacy.mechanism import TABLE, mechanism_named
 from noisewise.schema import Bounded, Column, Levels, Schema
 from noisewise.statistics import (
     Count,
@@ -35,21 +37,6 @@ from noisewise.statistics import (
 )
 
 EPSILONS = tuple(Fraction(level) for level in ("0.01", "0.1", "0.5", "1", "2", "5", "10", "20"))
-DELTA = Fraction(1, 10**6)
-ROWS: tuple[tuple[str, type[Guarantee]], ...] = (
-    ("laplace", PureDP),
-    ("gaussian", ZeroConcentratedDP),
-    ("gaussian", GaussianDP),
-    ("gaussian", ApproxDP),
-    ("geometric", PureDP),
-    ("randomized-response", PureDP),
-    ("smooth-laplace", ApproxDP),
-    ("smooth-cauchy", PureDP),
-    ("exponential", PureDP),
-    ("finite", PureDP),
-)
-MECHANISMS = tuple(dict.fromkeys(mechanism for mechanism, _ in ROWS))
-
 x, y = column("x"), column("y")
 
 
@@ -66,28 +53,14 @@ class Subject:
 
 
 def rows_of(mechanism: str | None) -> tuple[tuple[str, type[Guarantee]], ...]:
-    """The mechanism-guarantee pairs to audit: all, or those of one mechanism."""
-    if mechanism is None:
-        return ROWS
-    if mechanism not in MECHANISMS:
-        raise InvalidArgument(
-            f"mechanism = {mechanism!r:.60}; there are {', '.join(MECHANISMS)}.", argument="mechanism"
-        )
-    return tuple(row for row in ROWS if row[0] == mechanism)
-
-
-def guarantee_at(kind: type[Guarantee], epsilon: Fraction) -> Guarantee:
-    """The guarantee of a kind that stands beside epsilon: rho = epsilon^2/2, mu = epsilon, delta = 1e-6."""
-    if kind is PureDP:
-        return PureDP(epsilon)
-    if kind is ZeroConcentratedDP:
-        return ZeroConcentratedDP(epsilon**2 / 2)
-    return GaussianDP(epsilon) if kind is GaussianDP else ApproxDP(epsilon, DELTA)
+    """The mechanism-guarantee pairs to audit: all of the validity table, or those of one mechanism."""
+    rows = TABLE if mechanism is None else [mechanism_named(mechanism)]
+    return tuple((row.name, kind) for row in rows for kind in row.guarantees)
 
 
 def plans(mechanism: str, kind: type[Guarantee], epsilon: Fraction) -> Iterator[Plan]:
     """The plans of all subjects of a mechanism at one level; what the planner refuses is not released."""
-    guarantee = guarantee_at(kind, epsilon)
+    guarantee = guarantee_beside(kind, epsilon)
     for subject in subjects(mechanism):
         chosen: object = mechanism
         if mechanism == "finite":
@@ -140,11 +113,11 @@ def subjects(mechanism: str) -> tuple[Subject, ...]:
     )
     order = tuple(Subject(statistic, schema_of(-1, 3, n)) for statistic in (Median(x), Maximum(x), Minimum(x))
                   for n in (1, 2, 3, 4))  # fmt: skip
+    row = mechanism_named(mechanism)
+    if row.added is not None:
+        subject = (*_sums(change, add), *counts)
+        return tuple(one for one in subject if one.statistic.kind in row.statistics)
     match mechanism:
-        case "laplace" | "gaussian":
-            return (*_sums(change, add), *counts)
-        case "geometric":
-            return counts
         case "randomized-response":
             return (
                 Subject(Records(x, cells=[1]), schema_of(0, 3, 2)),

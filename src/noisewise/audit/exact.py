@@ -22,32 +22,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import singledispatch
 
 import numpy as np
 
 from noisewise.audit.cases import EPSILONS, plans
 from noisewise.audit.neighbours import neighbouring_pairs, weighted, worst_move
 from noisewise.audit.order import exponential_log_ratio, extreme_pairs, order_noise, smooth_delta, smooth_log_ratio
-from noisewise.plan import Plan
-from noisewise.privacy.calibration import gaussian_curve
-from noisewise.privacy.finite import (
-    FiniteLaw,
-    RandomizedResponse,
-    adjacent,
-    all_pairs,
-    at_most_exp,
-    largest_ratio,
-)
-from noisewise.privacy.guarantee import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
-from noisewise.privacy.law import (
-    AdditiveLaw,
+from noisewise.laws import (
     DiscreteGaussian,
     DiscreteLaplace,
-    ExponentialQuantile,
+    Form,
+    Law,
+    RandomizedResponse,
     RoundedGaussian,
-    SmoothCauchy,
-    SmoothLaplace,
+    SmoothShape,
+    action_law,
+    additive_law,
+    cell_law,
+    smooth_law,
+    smooth_shape,
 )
+from noisewise.laws.finite import adjacent, all_pairs, at_most_exp, largest_ratio
+from noisewise.plan import Plan
+from noisewise.privacy import divergence
+from noisewise.privacy.calibration import gaussian_curve
+from noisewise.privacy.guarantee import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
 
 FLOAT_TOLERANCE = 1e-12
 SUMMED_UP_TO = 200.0  # ratios r up to which Renyi sums are also added up term by term
@@ -79,28 +79,41 @@ def losses(mechanism: str, kind: type[Guarantee], epsilons: Sequence[Fraction] =
 def exact_loss(plan: Plan, *, steps: Sequence[int] | None = None) -> Loss:
     """The exact loss of a plan at its worst neighbours, or at neighbours known to be `steps` apart."""
     law, guarantee, subject = plan.law, plan.guarantee, _named(plan)
-    if isinstance(law, AdditiveLaw):
+    if law.form is Form.NUMBER:
         moved = worst_move(plan).steps if steps is None else tuple(steps)
         return _additive_loss(law, moved, guarantee, subject)
-    if isinstance(law, RandomizedResponse | FiniteLaw):
-        return _finite_loss(law, plan)
+    if law.form in (Form.CELL, Form.ACTION):
+        return _finite_loss(plan)
     return _order_loss(plan)
 
 
 # ---- additive laws ----
 
 
-def _additive_loss(law: AdditiveLaw, steps: tuple[int, ...], guarantee: Guarantee, subject: str) -> Loss:
-    if isinstance(guarantee, PureDP):
-        assert isinstance(law, DiscreteLaplace)
-        ratio, probed = weighted(law, steps, 1), log_ratio(law, steps)
-        return _loss(subject, "max log ratio", ratio, guarantee.epsilon, probed)
+@singledispatch
+def _additive_loss(law: Law, steps: tuple[int, ...], guarantee: Guarantee, subject: str) -> Loss:
+    """A law without a closed form: the divergence of its log-probabilities, added up over all outputs."""
+    used = divergence.loss(guarantee, additive_law(law), steps)
+    return Loss(subject, "share of the guarantee, from the pmf", used, 1.0, _at_most(used, 1.0, divergence.TOLERANCE))
+
+
+@_additive_loss.register
+def _(law: DiscreteLaplace, steps: tuple[int, ...], guarantee: Guarantee, subject: str) -> Loss:
+    assert isinstance(guarantee, PureDP)
+    ratio, probed = weighted(law, steps, 1), log_ratio(law, steps)
+    return _loss(subject, "max log ratio", ratio, guarantee.epsilon, probed)
+
+
+@_additive_loss.register
+def _(law: DiscreteGaussian, steps: tuple[int, ...], guarantee: Guarantee, subject: str) -> Loss:
+    assert isinstance(guarantee, ZeroConcentratedDP)
+    rho, summed = weighted(law, steps, 2) / 2, renyi_rate(law, steps)
+    return _loss(subject, "Renyi divergence / order", rho, guarantee.rho, summed)
+
+
+@_additive_loss.register
+def _(law: RoundedGaussian, steps: tuple[int, ...], guarantee: Guarantee, subject: str) -> Loss:
     mu_squared = weighted(law, steps, 2)
-    if isinstance(guarantee, ZeroConcentratedDP):
-        assert isinstance(law, DiscreteGaussian)
-        rho, summed = mu_squared / 2, renyi_rate(law, steps)
-        return _loss(subject, "Renyi divergence / order", rho, guarantee.rho, summed)
-    assert isinstance(law, RoundedGaussian)
     if isinstance(guarantee, GaussianDP):
         excess, by_events = _curve_excess(law, steps, mu_squared, guarantee.mu_squared)
         holds = mu_squared <= guarantee.mu_squared and by_events <= FLOAT_TOLERANCE
@@ -173,13 +186,15 @@ def _curve(epsilon: Fraction, mu_squared: Fraction) -> Decimal:
 # ---- finite laws: exact arithmetic ----
 
 
-def _finite_loss(law: RandomizedResponse | FiniteLaw, plan: Plan) -> Loss:
+def _finite_loss(plan: Plan) -> Loss:
     guarantee = plan.guarantee
     assert isinstance(guarantee, PureDP)
-    if isinstance(law, RandomizedResponse):
+    if plan.law.form is Form.CELL:
+        law = cell_law(plan.law)
         ratio = max(largest_ratio(law.rows(), all_pairs(law.cells)), _counts_ratio(law, plan.part_schema.largest_n))
     else:
-        ratio = largest_ratio(law.rows, adjacent(len(law.rows)))
+        rows = action_law(plan.law).rows
+        ratio = largest_ratio(rows, adjacent(len(rows)))
     holds = isinstance(ratio, Fraction) and at_most_exp(ratio, guarantee.epsilon)
     value = _log(ratio) if isinstance(ratio, Fraction) else math.inf
     return Loss(_named(plan), "max log ratio", value, float(guarantee.epsilon), holds)
@@ -211,19 +226,19 @@ def _counts_ratio(law: RandomizedResponse, n: int) -> Fraction | float:
 
 
 def _order_loss(plan: Plan) -> Loss:
-    law, guarantee, n = plan.law, plan.guarantee, plan.part_schema.largest_n
+    guarantee, n = plan.guarantee, plan.part_schema.largest_n
     low, high = plan.lattice.low[0], plan.lattice.high[0]
     near = low + (high - low) // 3
     values = (low, near, near + 1, low + (high - low) // 2, high)
     pairs = list(neighbouring_pairs(values, n))
-    if isinstance(law, ExponentialQuantile):
+    if plan.law.form is Form.POINT:
         assert isinstance(guarantee, PureDP)
         worst = max(exponential_log_ratio(plan, first, second) for first, second in pairs)
         return _pure(plan, worst)
-    assert isinstance(law, SmoothCauchy | SmoothLaplace)
+    law = smooth_law(plan.law)
     noise = {records: order_noise(plan, records) for records in {record for pair in pairs for record in pair}}
     laws = [(noise[first], noise[second]) for first, second in pairs] + extreme_pairs(law, high - low)
-    if isinstance(law, SmoothCauchy):
+    if smooth_shape(law) is SmoothShape.CAUCHY:
         return _pure(plan, max(smooth_log_ratio(law, first, second) for first, second in laws))
     assert isinstance(guarantee, ApproxDP)
     delta = max(smooth_delta(law, first, second, float(guarantee.epsilon)) for first, second in laws)

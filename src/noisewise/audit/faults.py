@@ -20,17 +20,17 @@ from unittest.mock import patch
 
 from noisewise.audit.attack import MEMORY
 from noisewise.audit.canary import everything_said, leaks
-from noisewise.audit.cases import guarantee_at, schema_of, trace_schema, x
+from noisewise.audit.cases import schema_of, trace_schema, x
 from noisewise.audit.exact import exact_loss
-from noisewise.audit.fit import fit_of_plan, smaller
+from noisewise.audit.fit import fit_of_plan
 from noisewise.audit.neighbours import data_of, evaluated_move, weighted
 from noisewise.audit.order import order_noise
 from noisewise.errors import BudgetExceeded
+from noisewise.laws import RandomizedResponse, additive_law, cell_law
 from noisewise.plan import Plan, plan
 from noisewise.privacy.calibration import gaussian_sigma, laplace_scale
-from noisewise.privacy.finite import RandomizedResponse
+from noisewise.privacy.divergence import guarantee_beside
 from noisewise.privacy.guarantee import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP
-from noisewise.privacy.law import AdditiveLaw
 from noisewise.query import Query
 from noisewise.release import Release
 from noisewise.schema import Bounded, Schema
@@ -88,17 +88,21 @@ def touched_parts(before: Sequence[tuple[Plan, Any]], after: Sequence[tuple[Plan
 
 # ---- the checks, each with its fault ----
 
+A_TENTH_LESS = Fraction(9, 10)
+
 
 def _scale_too_small(planted: bool) -> Passed:
     """exact divergence: a law with 0.9 of its scale exceeds every additive guarantee."""
     kinds = (PureDP, ZeroConcentratedDP, GaussianDP, ApproxDP)
-    made = [plan(Mean(x, x**2), schema_of(0, 250, 4000), guarantee=guarantee_at(kind, Fraction(1))) for kind in kinds]
-    return [exact_loss(replace(one, law=smaller(one.law)) if planted else one).holds for one in made]
+    made = [
+        plan(Mean(x, x**2), schema_of(0, 250, 4000), guarantee=guarantee_beside(kind, Fraction(1))) for kind in kinds
+    ]
+    return [exact_loss(replace(one, law=one.law.smaller(A_TENTH_LESS)) if planted else one).holds for one in made]
 
 
 def _scale_drawn_too_small(planted: bool) -> Passed:
     made = plan(Mean(x), schema_of(0, 1, 10), guarantee=PureDP(1))
-    return [fit_of_plan(made, drawn=smaller(made.law) if planted else None).fits]
+    return [fit_of_plan(made, drawn=made.law.smaller(A_TENTH_LESS) if planted else None).fits]
 
 
 def _clamping_skipped(planted: bool) -> Passed:
@@ -118,10 +122,9 @@ def _clamping_skipped(planted: bool) -> Passed:
 def _wrong_norm(planted: bool) -> Passed:
     made = plan(Mean(x, x**2), schema_of(0, 250, 4000), guarantee=PureDP(1))
     if planted:
-        assert isinstance(made.law, AdditiveLaw)
         bound = made.statistic.sensitivity(made.schema, norm=2, weights=made.weights)
         base = laplace_scale(sensitivity=bound.value, epsilon=Fraction(1))
-        made = replace(made, law=type(made.law)(tuple(float(base / w) for w in made.weights), made.law.step))
+        made = replace(made, law=replace(additive_law(made.law), scale=tuple(float(base / w) for w in made.weights)))
     return [exact_loss(made).holds]
 
 
@@ -145,9 +148,9 @@ def _off_by_one(planted: bool) -> Passed:
     """Exact matrix: odds over cells - 2 others where there are cells - 1."""
     made = plan(Records("g"), schema_of(0, 1, 2), guarantee=PureDP(1))
     if planted:
-        assert isinstance(made.law, RandomizedResponse)
-        odds = made.law.keep / made.law.other
-        made = replace(made, law=RandomizedResponse(odds / (odds + made.law.cells - 2), made.law.cells))
+        law = cell_law(made.law)
+        odds = law.keep / law.other
+        made = replace(made, law=RandomizedResponse(odds / (odds + law.cells - 2), law.cells))
     return [exact_loss(made).holds]
 
 
@@ -218,7 +221,6 @@ def _relation_switched(planted: bool) -> Passed:
         ledger = Ledger.open(Path(folder, "ledger"), limit=PureDP(4))
         for neighbours in ("change-one", "add-remove"):
             made = plan(Histogram("g"), schema_of(0, 1, 2, neighbours), guarantee=PureDP(1))
-            assert isinstance(made.law, AdditiveLaw)
             records = [dict.fromkeys(made.schema.columns, 0.0) | {"g": cell} for cell in (0.0, 1.0)]
             before, after = (
                 Table.read(data_of([one, records[0]], made.schema), made.schema) for one in records
@@ -227,7 +229,7 @@ def _relation_switched(planted: bool) -> Passed:
                 make_release(before, made, ledger=ledger)
             except LedgerError:
                 continue  # refused, so nothing was told
-            lost += weighted(made.law, evaluated_move(made, before, after), 1)
+            lost += weighted(additive_law(made.law), evaluated_move(made, before, after), 1)
             ledger.replace_records()
         booked = ledger.spent()
         assert isinstance(booked, PureDP)
@@ -266,10 +268,9 @@ def _intercept_left_out(planted: bool) -> Passed:
     ball = Moments(["x"], "y", shrink="1.7")
     made = plan(ball, schema_of(-3, 3, 10), guarantee=GaussianDP(1))
     if planted:
-        assert isinstance(made.law, AdditiveLaw)
         without = Moments(["x"], "y", intercept=False, shrink="1.7").sensitivity(made.schema, norm=2)
         sigma = Fraction(gaussian_sigma(sensitivity=without.value, guarantee=made.guarantee))
-        made = replace(made, law=type(made.law)(tuple(float(sigma / w) for w in made.weights), made.law.step))
+        made = replace(made, law=replace(additive_law(made.law), scale=tuple(float(sigma / w) for w in made.weights)))
     return [exact_loss(made).holds]
 
 
@@ -280,7 +281,7 @@ def _tied_record_halved(planted: bool) -> Passed:
         for null in (None, "off")
         for guarantee in (PureDP(1), GaussianDP(1))
     ]
-    return [exact_loss(replace(one, law=smaller(one.law, Fraction(1, 2))) if planted else one).holds for one in made]
+    return [exact_loss(replace(one, law=one.law.smaller(Fraction(1, 2))) if planted else one).holds for one in made]
 
 
 def _uncapped_respondent(planted: bool) -> Passed:

@@ -19,9 +19,18 @@ from numpy.typing import NDArray
 
 from noisewise.audit.order import Noise, exponential_pieces, order_noise
 from noisewise.errors import Unsupported
+from noisewise.laws import (
+    AdditiveLaw,
+    ExponentialQuantile,
+    Form,
+    Law,
+    SmoothLaw,
+    action_law,
+    additive_law,
+    cell_law,
+    smooth_law,
+)
 from noisewise.plan import Plan
-from noisewise.privacy.finite import FiniteLaw, RandomizedResponse
-from noisewise.privacy.law import AdditiveLaw, ExponentialQuantile, Law, SmoothCauchy, SmoothLaplace
 
 FALSE_ALARM = 1e-6
 CELLS = 24
@@ -97,32 +106,27 @@ def fit_of_plan(plan: Plan, *, drawn: Law | None = None) -> Fit:
     from the same one with its scale (or its odds) 10 % off.
     """
     law = plan.law if drawn is None else drawn
-    if isinstance(plan.law, AdditiveLaw):
-        assert isinstance(law, AdditiveLaw)
-        return _fit_additive(plan.law, law)
-    if isinstance(plan.law, SmoothLaplace | SmoothCauchy):
-        assert isinstance(law, SmoothLaplace | SmoothCauchy)
-        return _fit_smooth(plan, plan.law, law)
-    if isinstance(plan.law, ExponentialQuantile):
-        assert isinstance(law, ExponentialQuantile)
+    if law.form is Form.NUMBER:
+        return _fit_additive(additive_law(plan.law), additive_law(law))
+    if law.form is Form.SCALED:
+        return _fit_smooth(plan, smooth_law(plan.law), smooth_law(law))
+    if isinstance(law, ExponentialQuantile):
         return _fit_exponential(plan, law)
-    assert isinstance(law, RandomizedResponse | FiniteLaw)
     return _fit_rows(plan.law, law)
 
 
 def _fit_additive(law: AdditiveLaw, drawn: AdditiveLaw) -> Fit:
     from noisewise.holder import draw
 
-    off = [type(law)(tuple(factor * s for s in law.scale), law.step) for factor in (0.9, 1.1)]
+    off = [law.smaller(factor) for factor in (Fraction(9, 10), Fraction(11, 10))]
     cuts = cut_points(law.cdf)
     true = cell_probabilities(law.cdf, cuts)
     n = draws_needed(true, [cell_probabilities(wrong.cdf, cuts) for wrong in off])
     # As many vectors as draws, drawn as one long vector: its first component, then that of the next one, and so on.
-    many = type(drawn)(drawn.scale * n, drawn.step * n)
-    return _of_sample(np.array(draw.noise(many)[:: drawn.size], dtype=float), cuts, true)
+    return _of_sample(np.array(draw.noise(drawn.repeated(n))[:: drawn.size], dtype=float), cuts, true)
 
 
-def _fit_smooth(plan: Plan, law: SmoothLaplace | SmoothCauchy, drawn: SmoothLaplace | SmoothCauchy) -> Fit:
+def _fit_smooth(plan: Plan, law: SmoothLaw, drawn: SmoothLaw) -> Fit:
     from noisewise.holder import draw
 
     low, high = plan.lattice.low[0], plan.lattice.high[0]
@@ -161,11 +165,10 @@ def _fit_exponential(plan: Plan, drawn: ExponentialQuantile) -> Fit:
                            halves(1.0))  # fmt: skip
 
 
-def _fit_rows(law: Law, drawn: RandomizedResponse | FiniteLaw) -> Fit:
+def _fit_rows(law: Law, drawn: Law) -> Fit:
     from noisewise.holder import draw
 
-    assert isinstance(law, RandomizedResponse | FiniteLaw)
-    rows = law.rows() if isinstance(law, RandomizedResponse) else law.rows
+    rows = cell_law(law).rows() if law.form is Form.CELL else action_law(law).rows
     row = np.array([float(p) for p in rows[0]])
     tilted = row * np.where(np.arange(row.size) == 0, 1.1, 1.0)
     n = draws_needed(row, [tilted / tilted.sum()])
@@ -176,23 +179,3 @@ def _fit_rows(law: Law, drawn: RandomizedResponse | FiniteLaw) -> Fit:
 def _of_sample(sample: Floats, cuts: Floats, true: Floats) -> Fit:
     counts = np.bincount(np.searchsorted(cuts, sample, side="left"), minlength=true.size)
     return goodness_of_fit(counts, true)
-
-
-def smaller(law: Law, factor: Fraction = Fraction(9, 10)) -> Law:
-    """The same law with less noise: a planted fault. Scales shrink, odds and rates grow by 1/factor."""
-    if isinstance(law, AdditiveLaw):
-        return type(law)(tuple(float(factor) * scale for scale in law.scale), law.step)
-    if isinstance(law, SmoothLaplace | SmoothCauchy):
-        return type(law)(law.alpha / factor, law.beta, law.step)
-    if isinstance(law, ExponentialQuantile):
-        return ExponentialQuantile(law.epsilon / factor, law.step)
-    if isinstance(law, RandomizedResponse):
-        odds = law.keep / law.other / factor
-        return RandomizedResponse(odds / (odds + law.cells - 1), law.cells)
-    return FiniteLaw(tuple(_sharpened(row, k, factor) for k, row in enumerate(law.rows)), law.actions)
-
-
-def _sharpened(row: Sequence[Fraction], true: int, factor: Fraction) -> tuple[Fraction, ...]:
-    """A row with more weight on the true value's own output."""
-    heavier = [p / factor if k == true else p for k, p in enumerate(row)]
-    return tuple(p / sum(heavier) for p in heavier)

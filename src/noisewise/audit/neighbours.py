@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from noisewise.laws import AdditiveLaw, additive_law
 from noisewise.plan import Plan
-from noisewise.privacy.law import AdditiveLaw
 from noisewise.schema import Bounded, Schema
 from noisewise.statistics import Records
 from noisewise.statistics.feature import Feature
@@ -43,8 +43,7 @@ class Move:
 
 def worst_move(plan: Plan) -> Move:
     """The neighbours, on the grid of records, between which the noise of `plan` has most to hide."""
-    law = plan.law
-    assert isinstance(law, AdditiveLaw)
+    law = additive_law(plan.law)
     columns = record_grid(plan)
     integers = contributions(plan, columns)
     if isinstance(plan.statistic, Records) or plan.schema.is_change_one:

@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from noisewise.laws import ExponentialQuantile, SmoothLaw, smooth_law
 from noisewise.plan import Plan
 from noisewise.privacy import smooth
-from noisewise.privacy.law import ExponentialQuantile, SmoothCauchy, SmoothLaplace
 from noisewise.statistics.order import OrderStatistic, Quantile
 
 
@@ -36,8 +36,7 @@ class Noise(NamedTuple):
 
 def order_noise(plan: Plan, records: Sequence[int]) -> Noise:
     """The order statistic of sorted lattice integers and the noise its smooth sensitivity asks for."""
-    law, statistic = plan.law, plan.statistic
-    assert isinstance(law, SmoothLaplace | SmoothCauchy)
+    law, statistic = smooth_law(plan.law), plan.statistic
     assert isinstance(statistic, OrderStatistic)
     rank = statistic.rank(len(records))
     bound = smooth.smooth_scale(
@@ -51,7 +50,7 @@ def order_noise(plan: Plan, records: Sequence[int]) -> Noise:
     return Noise(records[rank - 1], steps * law.step, steps / float(law.alpha))
 
 
-def extreme_pairs(law: SmoothLaplace | SmoothCauchy, width: int) -> list[tuple[Noise, Noise]]:
+def extreme_pairs(law: SmoothLaw, width: int) -> list[tuple[Noise, Noise]]:
     """The worst neighbours that smoothness allows: S apart, scales S and e^beta S; S at its floor and its most."""
     pairs = []
     for smaller in (smooth.scale_floor(step=1.0, alpha=law.alpha), float(width)):
@@ -64,7 +63,7 @@ def extreme_pairs(law: SmoothLaplace | SmoothCauchy, width: int) -> list[tuple[N
     return pairs
 
 
-def smooth_log_ratio(law: SmoothCauchy, first: Noise, second: Noise) -> float:
+def smooth_log_ratio(law: SmoothLaw, first: Noise, second: Noise) -> float:
     """The largest log-ratio of two Cauchy releases, over all outputs; lattice probabilities confirm it."""
     r1, r2, move = first.ratio, second.ratio, float(second.value - first.value)
 
@@ -81,7 +80,7 @@ def smooth_log_ratio(law: SmoothCauchy, first: Noise, second: Noise) -> float:
     return max(extremes)
 
 
-def smooth_delta(law: SmoothLaplace, first: Noise, second: Noise, epsilon: float) -> float:
+def smooth_delta(law: SmoothLaw, first: Noise, second: Noise, epsilon: float) -> float:
     """The hockey-stick divergence of two Laplace releases at epsilon, continuous; the cdf confirms it."""
     r1, r2 = first.ratio, second.ratio
     move = float(second.value - first.value)
@@ -166,7 +165,7 @@ def _laplace_mass(start: float, stop: float, r: float) -> float:
     return 1 - (math.exp(start / r) + math.exp(-stop / r)) / 2
 
 
-def _rounded_mass(law: SmoothLaplace, start: float, stop: float, scale: float) -> float:
+def _rounded_mass(law: SmoothLaw, start: float, stop: float, scale: float) -> float:
     """P(start < K <= stop) of the rounded law, from its cdf, by the tail that keeps its digits."""
     ends = np.array([start, stop])
     if start >= 0:

@@ -17,11 +17,12 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from noisewise.audit.attack import attack, workers
-from noisewise.audit.cases import EPSILONS, guarantee_at, plans, rows_of
+from noisewise.audit.cases import EPSILONS, plans, rows_of
 from noisewise.audit.exact import exact_loss
 from noisewise.audit.fit import fit_of_plan
 from noisewise.audit.targets import FIT_LEVEL, LEVEL, target
 from noisewise.exact import integer
+from noisewise.privacy.divergence import guarantee_beside
 from noisewise.privacy.guarantee import Guarantee
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def table_of(rows: list[AuditRow]) -> Table:
 
 
 def _row(name: str, kind: type[Guarantee], runs: int, pool: Executor | None, bar: _Bar) -> AuditRow:
-    guarantee = guarantee_at(kind, LEVEL)
+    guarantee = guarantee_beside(kind, LEVEL)
     bar.start(f"{name}, {guarantee.kind}", len(EPSILONS) + 1 + 2 * runs)
     found = {epsilon: _losses(name, kind, epsilon, bar) for epsilon in EPSILONS}
     aimed = target(name, kind)

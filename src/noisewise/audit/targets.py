@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from noisewise.audit.cases import geometric_estimator, guarantee_at, schema_of, x
+from noisewise.audit.cases import geometric_estimator, schema_of, x
 from noisewise.audit.neighbours import Record, data_of, neighbouring_pairs, worst_move
 from noisewise.audit.order import exponential_log_ratio, order_noise, smooth_delta, smooth_log_ratio
+from noisewise.laws import Form, SmoothShape, smooth_law, smooth_shape
 from noisewise.plan import Plan, plan
-from noisewise.privacy.finite import FiniteLaw, RandomizedResponse
+from noisewise.privacy.divergence import guarantee_beside
 from noisewise.privacy.guarantee import Guarantee
-from noisewise.privacy.law import AdditiveLaw, ExponentialQuantile, SmoothCauchy, SmoothLaplace
 from noisewise.schema import Bounded, Schema
 from noisewise.statistics import Count, Mean, Median, Quantile, Records, Statistic, column
 
@@ -41,9 +41,9 @@ class Target(NamedTuple):
 
 def target(mechanism: str, kind: type[Guarantee], epsilon: Fraction = LEVEL) -> Target:
     """The plan of a mechanism at one level, and the neighbours at which it loses most."""
-    statistic, schema = _SUBJECTS[mechanism]
+    statistic, schema = _SUBJECTS.get(mechanism, _SUBJECTS["laplace"])  # a registered mechanism adds noise to sums
     chosen: object = geometric_estimator(schema.largest_n, epsilon) if mechanism == "finite" else mechanism
-    made = plan(statistic, schema, guarantee=guarantee_at(kind, epsilon), mechanism=chosen)
+    made = plan(statistic, schema, guarantee=guarantee_beside(kind, epsilon), mechanism=chosen)
     return Target(made, *worst_neighbours(made))
 
 
@@ -51,16 +51,16 @@ def worst_neighbours(made: Plan) -> tuple[Data, Data]:
     """The two data sets of a plan between which its law has most to hide."""
     schema, law = made.schema, made.law
     rest = [_record(schema)] * (schema.largest_n - 1)
-    if isinstance(law, AdditiveLaw):
+    if law.form is Form.NUMBER:
         move = worst_move(made)
         came = [] if move.came is None else [move.came]
         return data_of([move.left, *rest], schema), data_of([*came, *rest], schema)
-    if isinstance(law, RandomizedResponse | FiniteLaw):
+    if law.form in (Form.CELL, Form.ACTION):
         names = [name for name in schema.columns if name in ("x", "g")]
         ends = [_record(schema, **{name: _end(schema, name) for name in names}), _record(schema)]
         return data_of([ends[0], *rest], schema), data_of([ends[1], *rest], schema)
     pairs = _order_neighbours(made)
-    step = law.step
+    step = made.lattice.step[0]
     tables = [[_record(schema, x=steps * step) for steps in records] for records in pairs]
     return data_of(tables[0], schema), data_of(tables[1], schema)
 
@@ -70,13 +70,13 @@ def _order_neighbours(made: Plan) -> tuple[Sequence[int], Sequence[int]]:
     values = tuple(low + (high - low) * k // 4 for k in range(5))
 
     def loss(pair: tuple[Sequence[int], Sequence[int]]) -> float:
-        if isinstance(made.law, ExponentialQuantile):
+        if made.law.form is Form.POINT:
             return exponential_log_ratio(made, *pair)
         first, second = (order_noise(made, records) for records in pair)
-        if isinstance(made.law, SmoothCauchy):
-            return smooth_log_ratio(made.law, first, second)
-        assert isinstance(made.law, SmoothLaplace)
-        return smooth_delta(made.law, first, second, 0.0)  # at epsilon = 0: how often they differ at all
+        law = smooth_law(made.law)
+        if smooth_shape(law) is SmoothShape.CAUCHY:
+            return smooth_log_ratio(law, first, second)
+        return smooth_delta(law, first, second, 0.0)  # at epsilon = 0: how often they differ at all
 
     return max(neighbouring_pairs(values, made.schema.largest_n), key=loss)
 

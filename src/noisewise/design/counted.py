@@ -16,14 +16,13 @@ import numpy as np
 from scipy.signal import fftconvolve
 
 from noisewise.design.coordinates import coordinate_slopes
+from noisewise.laws import AdditiveLaw, Form, action_law, additive_law, cell_law
 from noisewise.likelihood import cells
 from noisewise.likelihood.discrete_laws import binomial_log_pmf
 from noisewise.plan import Plan
 from noisewise.populations.cleaned import CellStatistic, cell_probabilities
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import AnyPopulation
-from noisewise.privacy.finite import FiniteLaw, RandomizedResponse
-from noisewise.privacy.law import AdditiveLaw, DiscreteLaplace
 from noisewise.statistics import Count, Histogram, Marginals, Records
 
 MOST_PAIRS = 3000  # values of one cell of a two-cell table
@@ -44,13 +43,12 @@ class CellInformation:
 
     @property
     def method(self) -> str:
-        return "closed form" if isinstance(self.law, RandomizedResponse) else "enumeration"
+        return "closed form" if self.law.form is Form.CELL else "enumeration"
 
     @classmethod
     def is_affordable(cls, plan: Plan, *, n: int) -> bool:
         """Whether a table has two cells, and noise narrow enough to enumerate both."""
-        statistic, law = plan.statistic, plan.law
-        assert isinstance(law, AdditiveLaw)
+        statistic, law = plan.statistic, additive_law(plan.law)
         is_one = isinstance(statistic, Histogram) or (isinstance(statistic, Marginals) and len(statistic.cliques) == 1)
         return is_one and law.size == 2 and 9 * np.sqrt(n) + 2 * _reach(law, 0) <= MOST_PAIRS
 
@@ -61,8 +59,8 @@ class CellInformation:
             return cell_probabilities(self.population, self.schema, self.statistic, at)
 
         p, d_p = probabilities(theta), coordinate_slopes(probabilities, theta, self.population.supports)
-        if isinstance(self.law, RandomizedResponse):
-            found = self.n * cells.information(p, d_p, keep=float(self.law.keep))
+        if self.law.form is Form.CELL:
+            found = self.n * cells.information(p, d_p, keep=float(cell_law(self.law).keep))
         else:
             in_q = np.array([self._of_probability(float(q)) for q in p[:, 1]])
             found = in_q[:, None, None] * d_p[:, :, None, 1] * d_p[:, None, :, 1]
@@ -71,15 +69,15 @@ class CellInformation:
     def _of_probability(self, q: float) -> float:
         """Information of one release about q, the probability of the second cell."""
         s, law, slope = _binomial(self.n, q)
-        if isinstance(self.law, FiniteLaw):
-            channel = np.array([[float(v) for v in self.law.rows[k]] for k in s])
+        if self.law.form is Form.ACTION:
+            channel = np.array([[float(v) for v in action_law(self.law).rows[k]] for k in s])
             return float(cells.information(law[None], slope[None, None], channel=channel)[0, 0, 0])
-        assert isinstance(self.law, AdditiveLaw)
-        if self.law.size == 1:
-            kernel = _kernel(self.law, 0)
+        noise = additive_law(self.law)
+        if noise.size == 1:
+            kernel = _kernel(noise, 0)
             return _summed(_convolve(law, kernel), _convolve(slope, kernel))
         # Both cells are noisy: y_2 about s, y_1 about n - s.
-        second, first = (_shifted(self.law, k, s.size) for k in (1, 0))
+        second, first = (_shifted(noise, k, s.size) for k in (1, 0))
         mirrored = first[::-1]
         return _summed(second.T @ (law[:, None] * mirrored), second.T @ (slope[:, None] * mirrored))
 
@@ -97,8 +95,7 @@ def _binomial(n: int, q: float) -> tuple[Any, Array, Array]:
 
 def _reach(law: AdditiveLaw, component: int) -> int:
     """How many steps noise reaches but for 1e-14."""
-    ratio = law.ratio[component]
-    return int(np.ceil(33 * ratio if isinstance(law, DiscreteLaplace) else 8.5 * ratio)) + 2
+    return law.reach(TAIL, component) + 2
 
 
 def _kernel(law: AdditiveLaw, component: int) -> Array:

@@ -19,8 +19,8 @@ from noisewise.design.precision import FEWER_DRAWS, guarantee_maker, predicted
 from noisewise.errors import InvalidArgument, NoisewiseError, Unsupported
 from noisewise.exact import fraction, integer
 from noisewise.inference.progress import shown
+from noisewise.laws import Form
 from noisewise.plan import Plan, plan
-from noisewise.privacy.finite import FiniteLaw
 from noisewise.privacy.guarantee import ApproxDP
 from noisewise.schema import LARGEST_N, Schema, checked_schema, replace_n
 from noisewise.statistics import Statistic
@@ -154,7 +154,7 @@ def _row(
 
 def _moved(candidate: Plan, budget: Any, size: int | None) -> Plan:
     """A plan with another budget of its own kind, and another number of records."""
-    if isinstance(candidate.law, FiniteLaw):
+    if candidate.law.form is Form.ACTION:
         raise Unsupported("an optimal estimator belongs to one epsilon; give statistics instead.")
     own = candidate.guarantee
     guarantee = ApproxDP(budget, own.delta) if isinstance(own, ApproxDP) else type(own)(budget)

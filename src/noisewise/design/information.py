@@ -33,11 +33,11 @@ from noisewise.design.monte_carlo import MonteCarloInformation
 from noisewise.design.order import OrderInformation
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import integer
+from noisewise.laws import Form
 from noisewise.likelihood.exact_sum import ExactSum
 from noisewise.plan import Plan
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import AnyPopulation
-from noisewise.privacy.finite import FiniteLaw, RandomizedResponse
 from noisewise.statistics import Count, Histogram, Marginals, Records
 from noisewise.statistics.order import OrderStatistic
 
@@ -168,7 +168,7 @@ def engine_for(
     made = checked_plan(plan)
     size = record_count(made.part_schema, n)
     statistic, law = made.statistic, made.law
-    is_sum = not isinstance(statistic, Records | OrderStatistic) and not isinstance(law, FiniteLaw)
+    is_sum = not isinstance(statistic, Records | OrderStatistic) and law.form is not Form.ACTION
     if likelihood == "clt" and not is_sum:
         raise Unsupported("likelihood='clt' needs sums, means, counts or tables; use likelihood='auto'.")
     is_clt = is_sum and (likelihood == "clt" or not _is_exact(made, population, size))
@@ -178,7 +178,7 @@ def engine_for(
         return NormalSumInformation(made, population, n=size, seed=seed, draws=draws)
     if isinstance(statistic, OrderStatistic):
         return OrderInformation(made, population, seed=seed, draws=draws)
-    if isinstance(statistic, Records) and not isinstance(law, RandomizedResponse):
+    if isinstance(statistic, Records) and law.form is not Form.CELL:
         return LocalInformation(made, population, n=size)
     if isinstance(statistic, Count | Histogram | Marginals | Records):
         return CellInformation(made, population, n=size)

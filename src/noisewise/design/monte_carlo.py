@@ -20,6 +20,7 @@ from noisewise.design.additive import moment_slopes
 from noisewise.design.blank import blank_release
 from noisewise.design.coordinates import coordinate_slopes
 from noisewise.errors import Unsupported
+from noisewise.laws import Form, action_law, additive_law, cell_law, smooth_law
 from noisewise.likelihood import normal_gaussian
 from noisewise.likelihood.normal_sum import NormalSum
 from noisewise.likelihood.simulate import columns_of, draw_answers, draw_noise, simulate_values
@@ -30,8 +31,6 @@ from noisewise.populations.distribution import NormalLaw
 from noisewise.populations.multivariate import MultivariateNormal
 from noisewise.populations.parameters import Array, Theta, rows_of
 from noisewise.populations.population import AnyPopulation, Population
-from noisewise.privacy.finite import FiniteLaw, RandomizedResponse
-from noisewise.privacy.law import AdditiveLaw, SmoothLaw
 from noisewise.privacy.smooth import scale_floor
 from noisewise.schema import Bounded
 from noisewise.statistics import Records
@@ -181,32 +180,32 @@ class MonteCarloInformation:
         """log p(y | x_1:n) of data sets given by column (M, n)."""
         statistic, law, schema = self.plan.statistic, self.plan.law, self.plan.part_schema
         if isinstance(statistic, OrderStatistic):
-            assert isinstance(law, SmoothLaw)
+            scaled = smooth_law(law)
             values = np.sort(np.broadcast_to(statistic.feature.value(records, schema), (self.inner, self.n)), axis=-1)
             low, high = statistic.bounds(schema)
             rank = statistic.rank(self.n)
-            scale = of_sorted(values, rank=rank, low=low, high=high, beta=law.beta)
-            floored = np.maximum(scale, scale_floor(step=law.step, alpha=law.alpha))
-            return law.log_pmf(y[0] - values[:, rank - 1] / law.step, smooth_scale=floored)
+            scale = of_sorted(values, rank=rank, low=low, high=high, beta=scaled.beta)
+            floored = np.maximum(scale, scale_floor(step=scaled.step, alpha=scaled.alpha))
+            return scaled.log_pmf(y[0] - values[:, rank - 1] / scaled.step, smooth_scale=floored)
         sums = np.asarray(statistic.value(records, schema)) * (self.n if statistic.kind == "mean" else 1)
-        if isinstance(law, FiniteLaw):
-            return law.log_pmf(np.full(self.inner, y[0]), np.rint(sums[..., 0]).astype(int))
-        assert isinstance(law, AdditiveLaw)
-        each = [law.log_pmf(float(y[k]) - sums[..., k] / step, k) for k, step in enumerate(law.step)]
+        if law.form is Form.ACTION:
+            return action_law(law).log_pmf(np.full(self.inner, y[0]), np.rint(sums[..., 0]).astype(int))
+        added = additive_law(law)
+        each = [added.log_pmf(float(y[k]) - sums[..., k] / step, k) for k, step in enumerate(added.step)]
         return np.asarray(np.sum(each, axis=0))
 
     def _log_answer(self, rng: np.random.Generator, one: Mapping[str, Array], x: Mapping[str, Array]) -> Array:
         """log g(y | s(x)) for records x (M,), y answered by the record `one`."""
         statistic, law, schema = self.plan.statistic, self.plan.law, self.plan.part_schema
         assert isinstance(statistic, Records)
-        if isinstance(law, RandomizedResponse):
+        if law.form is Form.CELL:
             answer = draw_answers(rng, law, statistic.cell(one, schema))
-            return law.log_pmf(np.broadcast_to(answer, (self.inner,)), np.asarray(statistic.cell(x, schema)))
-        assert isinstance(law, AdditiveLaw)
+            return cell_law(law).log_pmf(np.broadcast_to(answer, (self.inner,)), np.asarray(statistic.cell(x, schema)))
+        added = additive_law(law)
         (true,), values = (np.broadcast_to(statistic.feature.value(r, schema), np.shape(next(iter(r.values()))))
                            for r in (one, x))  # fmt: skip
         noise = draw_noise(rng, law, 1)[0]
-        return law.log_pmf(np.rint(true / law.step[0]) + noise - values / law.step[0])
+        return added.log_pmf(np.rint(true / added.step[0]) + noise - values / added.step[0])
 
 
 def _normalised(log_w: Array) -> Array:

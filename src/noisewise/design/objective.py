@@ -22,11 +22,11 @@ from noisewise.design.blank import blank_release, record_count
 from noisewise.design.information import information_rows
 from noisewise.design.scores import Score, read_score
 from noisewise.errors import Unsupported
+from noisewise.laws import normal_mixture
 from noisewise.likelihood import normal_gaussian
 from noisewise.likelihood.normal_sum import NormalSum
 from noisewise.plan import Plan
 from noisewise.populations.parameters import Array
-from noisewise.privacy.law import DiscreteLaplace
 from noisewise.statistics import Mean, Statistic, Sum
 
 SEED = 0  # common draws for every plan, so that simulated scores differ by the plans alone
@@ -95,7 +95,10 @@ class Objective:
 
     def is_approximated(self, plan: Plan) -> bool:
         """Whether the search takes Laplace noise on several sums as Gaussian noise."""
-        return isinstance(plan.statistic, Mean | Sum) and isinstance(plan.law, DiscreteLaplace) and plan.law.size > 1
+        if not isinstance(plan.statistic, Mean | Sum):
+            return False
+        noise = normal_mixture(plan.law)
+        return noise.is_laplace and len(noise.scale) > 1
 
     def _average(self, matrices: Array) -> float:
         return float(np.mean(self.score.rows(matrices)))

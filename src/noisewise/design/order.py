@@ -30,11 +30,11 @@ from noisewise.compilation import njit
 from noisewise.design.blank import blank_release
 from noisewise.design.coordinates import coordinate_slopes
 from noisewise.errors import Unsupported
+from noisewise.laws import SmoothShape, smooth_shape
 from noisewise.likelihood.order_bank import N_SCRAMBLES, OrderBank
 from noisewise.plan import Plan
 from noisewise.populations.parameters import Array, Theta, rows_of
 from noisewise.populations.population import AnyPopulation
-from noisewise.privacy.law import SmoothLaplace
 
 SIZE = 576  # of the bank, of which 4/9 are used: 32 spacings a block
 EVEN, CENTRAL = 13, 36  # values of ell at which scales are computed, evenly spaced and equally likely ones
@@ -130,7 +130,7 @@ class OrderInformation:
         in_scale = np.where(log_c > narrowest, d_log_c - q[..., None] * rise, 0.0) * places.probability[:, None]
         c = np.exp(np.maximum(log_c, narrowest))
         y, weights = self._grid(s, c, places.probability)
-        is_laplace = isinstance(self.law, SmoothLaplace)
+        is_laplace = smooth_shape(self.law) is SmoothShape.LAPLACE
         by_spacing = np.ascontiguousarray(c.T), np.ascontiguousarray(in_scale.transpose(2, 0, 1))
         density, moved = _densities(y, s, *by_spacing, places.probability, in_density, is_laplace, N_SCRAMBLES)
         return _between_blocks(density, moved, weights)
@@ -149,7 +149,7 @@ class OrderInformation:
         below = np.cumsum(probability)
         low, centre, high = (float(v) for v in np.interp([0.16, 0.5, 0.84], below, s))
         spread = max((high - low) / 2, 1e-3 * float(np.median(c)))
-        tail = 40.0 if isinstance(self.law, SmoothLaplace) else LONGEST
+        tail = 40.0 if smooth_shape(self.law) is SmoothShape.LAPLACE else LONGEST
         furthest = np.arcsinh((float(np.ptp(s)) + tail * float(c.max())) / spread)
         t = STEP * np.arange(-np.ceil(furthest / STEP), np.ceil(furthest / STEP) + 1)
         return centre + spread * np.sinh(t), STEP * spread * np.cosh(t)

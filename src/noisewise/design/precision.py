@@ -35,6 +35,7 @@ from noisewise.design.information import engine_for
 from noisewise.errors import InvalidArgument, PrecisionWarning, Unsupported
 from noisewise.exact import integer
 from noisewise.inference.progress import shown
+from noisewise.laws import Form, additive_law, normal_mixture
 from noisewise.likelihood import normal_gaussian
 from noisewise.likelihood.normal_sum import NormalSum
 from noisewise.plan import Plan, plan
@@ -42,7 +43,6 @@ from noisewise.populations.multivariate import MultivariateNormal
 from noisewise.populations.parameters import Array
 from noisewise.populations.population import Joint, Population
 from noisewise.privacy.guarantee import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
-from noisewise.privacy.law import DiscreteLaplace
 from noisewise.schema import Schema
 from noisewise.statistics import Count, Histogram, Marginals, Mean, Statistic, Sum, TruncatedSum
 from noisewise.statistics.order import OrderStatistic
@@ -92,10 +92,13 @@ def _spread_information(plan: Plan, belief: Belief, n: int | None) -> Array | No
     """F (K, P, P) of sums under normal noise with the variance of their Laplace noise; None for other releases."""
     is_sum = isinstance(plan.statistic, Mean | Sum | Count | TruncatedSum | Histogram | Marginals)
     is_population = isinstance(belief.population, Population | Joint | MultivariateNormal)
-    if not (is_sum and is_population and isinstance(plan.law, DiscreteLaplace)):
+    if not (is_sum and is_population and plan.law.form is Form.NUMBER):
+        return None
+    law = additive_law(plan.law)
+    if not normal_mixture(law).is_laplace:
         return None
     size = plan.part_schema.n if plan.part_schema.n is not None else n
-    if size is None or len(plan.law.step) > MOST_SUMS:
+    if size is None or law.size > MOST_SUMS:
         return None
     model = NormalSum((blank_release(plan),), belief.population, n=size)
     covariance, d_mean, d_covariance = moment_slopes(model, belief.population, belief.rows)

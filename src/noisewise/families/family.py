@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.laws import Form, additive_law
 from noisewise.likelihood.conjugate import beta_prior, beta_shapes, dirichlet_prior
 from noisewise.likelihood.joint import checked_releases, stated_sizes
 from noisewise.likelihood.normal_sum import Noise
@@ -27,7 +28,6 @@ from noisewise.populations.cleaned import attach
 from noisewise.populations.distribution import BernoulliLaw, CategoricalLaw, GammaLaw, NormalLaw, PoissonLaw
 from noisewise.populations.parameters import Array
 from noisewise.populations.population import Population
-from noisewise.privacy.law import AdditiveLaw
 from noisewise.release import Release
 from noisewise.schema import Levels
 from noisewise.statistics import Count, Mean, Sum, TruncatedSum
@@ -114,7 +114,7 @@ def conjugate_family(releases: object, population: Any, *, n: object = None) -> 
 
 def _one(release: Release, population: Any, n: int) -> Family:
     """The family behind one release."""
-    if not isinstance(release.law, AdditiveLaw):
+    if release.law.form is not Form.NUMBER or additive_law(release.law).mixture() is None:
         raise Unsupported(f"method='gibbs' needs Laplace, geometric or Gaussian noise; {ELSE}")
     columns = columns_of(release.statistic, release.schema)
     laws = attach(population, release.schema, columns)

@@ -21,10 +21,10 @@ from scipy.special import ndtri
 from noisewise.errors import Unsupported
 from noisewise.graphical.answers import Probabilities
 from noisewise.inference.intervals import checked_level
+from noisewise.laws import Form, additive_law, normal_mixture
 from noisewise.likelihood import normal_laplace
 from noisewise.likelihood.joint import listed_releases, stated_sizes
 from noisewise.likelihood.stated_n import contradictions
-from noisewise.privacy.law import AdditiveLaw, DiscreteLaplace
 from noisewise.release import Release
 from noisewise.statistics import Histogram, Marginals
 
@@ -39,7 +39,7 @@ def direct(release: Release, *, level: float, n: int | None) -> Probabilities:
     """The share of every published cell, with its interval."""
     (given,) = listed_releases(release)
     share, statistic, law = checked_level(level), given.statistic, given.law
-    if not isinstance(statistic, Histogram | Marginals) or not isinstance(law, AdditiveLaw):
+    if not isinstance(statistic, Histogram | Marginals) or law.form is not Form.NUMBER:
         raise Unsupported(f"The cells of a table have shares; {statistic} has none.")
     if isinstance(statistic, Marginals) and statistic.tied:
         raise Unsupported(
@@ -48,8 +48,8 @@ def direct(release: Release, *, level: float, n: int | None) -> Probabilities:
         )
     (size,) = stated_sizes((given,), n)
     said = " ".join(contradictions((given,), [size]))
-    y, sd = np.asarray(given.estimate), np.array(law.sd)
-    is_laplace = isinstance(law, DiscreteLaplace)
+    y, sd = np.asarray(given.estimate), np.array(additive_law(law).sd)
+    is_laplace = normal_mixture(law).is_laplace
     # Widths are solved for once, on a fine grid of sampling deviations for each size of noise.
     grids = {noise: np.append(0.0, np.geomspace(noise / 100, max(noise, math.sqrt(size)), GRID)) for noise in set(sd)}
     widths = {noise: half_width(grid, np.full_like(grid, noise), share, is_laplace=is_laplace)

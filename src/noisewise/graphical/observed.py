@@ -30,9 +30,9 @@ from noisewise.graphical.loopy import engine_for
 from noisewise.graphical.null_pairs import null_share
 from noisewise.graphical.problem import GAUSSIAN, LAPLACE, Holder, Problem
 from noisewise.graphical.structure import Region, Regions
+from noisewise.laws import additive_law, normal_mixture
 from noisewise.likelihood.joint import check_disjoint, listed_releases, stated_sizes
 from noisewise.likelihood.stated_n import contradictions
-from noisewise.privacy.law import AdditiveLaw, DiscreteLaplace
 from noisewise.release import Release
 from noisewise.statistics import Marginals
 
@@ -127,10 +127,9 @@ def _engine(own: Regions, cliques: Sequence[Region]) -> Engine:
 
 def _part(release: Release, tables: tuple[CountedTable, ...], n: int) -> tuple[_Part, list[str]]:
     statistic, law = release.statistic, release.law
-    assert isinstance(law, AdditiveLaw)
     value = release.estimate
     variance = _noise_variance(release, n)
-    family = LAPLACE if isinstance(law, DiscreteLaplace) else GAUSSIAN
+    family = LAPLACE if normal_mixture(law).is_laplace else GAUSSIAN
     kept = np.ones(len(value), dtype=bool)
     if isinstance(statistic, Marginals) and statistic.tied:
         factor = 1 / len(statistic.cliques)
@@ -145,8 +144,9 @@ def _part(release: Release, tables: tuple[CountedTable, ...], n: int) -> tuple[_
 
 def _noise_variance(release: Release, n: int) -> Floats:
     """Of each entry; with a floor far below sampling, as noise that is all but surely 0 leaves a sum no variance."""
-    assert isinstance(release.law, AdditiveLaw)
-    return np.asarray(np.maximum(np.square(np.array(release.law.sd) / release.divisor), max(SMALLEST, n * TINY)))
+    return np.asarray(
+        np.maximum(np.square(np.array(additive_law(release.law).sd) / release.divisor), max(SMALLEST, n * TINY))
+    )
 
 
 def _holder(tables: Regions, parts: Sequence[_Part]) -> Holder:
@@ -185,11 +185,10 @@ def _holder(tables: Regions, parts: Sequence[_Part]) -> Holder:
 
 def _strength(release: Release, n: float) -> float:
     """n sqrt(2) Delta_1/sd, at the cell with the most noise; sd is that of the continuous law, also below one count."""
-    law = release.law
-    assert isinstance(law, AdditiveLaw)
+    noise = normal_mixture(release.law)
     change = float(release.statistic.sensitivity(release.schema, norm=1).value)
-    width = math.sqrt(2) if isinstance(law, DiscreteLaplace) else 1.0
-    return n * math.sqrt(2) * change / (width * max(law.scale))
+    width = math.sqrt(2) if noise.is_laplace else 1.0
+    return n * math.sqrt(2) * change / (width * max(additive_law(release.law).scale))
 
 
 def _engine_note(engine: Any) -> list[str]:

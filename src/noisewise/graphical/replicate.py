@@ -23,10 +23,10 @@ from noisewise.graphical.loopy import engine_for
 from noisewise.graphical.model import POTENTIALS, TAU
 from noisewise.graphical.probabilities import clique_tables, column_tables, table_rows
 from noisewise.graphical.synthetic import record_engine
+from noisewise.laws import additive_law
 from noisewise.likelihood.simulate import columns_of, draw_noise
 from noisewise.plan import Plan
 from noisewise.populations.parameters import Theta
-from noisewise.privacy.law import AdditiveLaw
 from noisewise.schema import Schema
 from noisewise.statistics import Marginals
 
@@ -92,8 +92,7 @@ def simulate_values(
         counts = list(statistic.value(records, schema))
     else:
         counts = _from_tables(rng, model, rows, counted, int(size))
-    law = plan.law
-    assert isinstance(law, AdditiveLaw)
+    law = additive_law(plan.law)
     noise = [draw_noise(rng, law, len(rows), component=k) for k in range(law.size)]
     return np.asarray(np.stack(counts) + np.stack(noise, axis=1))
 

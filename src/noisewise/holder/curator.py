@@ -18,11 +18,10 @@ from noisewise.holder import draw
 from noisewise.holder.evaluate import lattice_values, order_window, rank_below, record_values
 from noisewise.holder.ledger import Account, Ledger
 from noisewise.holder.table import Table
+from noisewise.laws import ExponentialQuantile, Form, SmoothLaw, action_law, cell_law, smooth_law
 from noisewise.plan import Plan
 from noisewise.plan import plan as make_plan
 from noisewise.privacy import smooth
-from noisewise.privacy.finite import FiniteLaw, RandomizedResponse
-from noisewise.privacy.law import AdditiveLaw, ExponentialQuantile, SmoothCauchy, SmoothLaplace
 from noisewise.release import Release
 from noisewise.statistics import Moments, Records, SmallestEigenvalue
 from noisewise.statistics.order import OrderStatistic, Quantile
@@ -75,7 +74,7 @@ def _check_price(plan: Plan) -> None:
         plan.statistic,
         plan.schema,
         guarantee=plan.guarantee,
-        mechanism=plan.law if isinstance(plan.law, FiniteLaw) else plan.mechanism,
+        mechanism=plan.law if plan.law.form is Form.ACTION else plan.mechanism,
         weights=None if isinstance(plan.statistic, Records | OrderStatistic | SmallestEigenvalue) else plan.weights,
         part=plan.part,
     )
@@ -113,30 +112,29 @@ def _drawer(table: Table, plan: Plan) -> Drawer:
     law, statistic = plan.law, plan.statistic
     if isinstance(statistic, Records):
         return _records_drawer(table, statistic, plan)
-    if isinstance(law, AdditiveLaw):
+    if law.form is Form.NUMBER:
         values = lattice_values(table, plan)
         return lambda: [value + noise for value, noise in zip(values, draw.noise(law), strict=True)]
-    if isinstance(law, FiniteLaw):
+    if law.form is Form.ACTION:
         (count,) = lattice_values(table, plan)
-        return lambda: [draw.from_row(law.rows[count])]
+        return lambda: [draw.from_row(action_law(law).rows[count])]
     assert isinstance(statistic, OrderStatistic)
     if isinstance(law, ExponentialQuantile):
         assert isinstance(statistic, Quantile)
         return _quantile_drawer(table, statistic, law, plan)
-    assert isinstance(law, SmoothLaplace | SmoothCauchy)
-    return _smooth_drawer(table, statistic, law, plan)
+    return _smooth_drawer(table, statistic, smooth_law(law), plan)
 
 
 def _records_drawer(table: Table, statistic: Records, plan: Plan) -> Drawer:
     law, values = plan.law, record_values(table, statistic, plan)
-    if isinstance(law, RandomizedResponse):
-        return lambda: np.bincount(draw.answers(law, values), minlength=law.cells).tolist()
-    assert isinstance(law, AdditiveLaw)
+    if law.form is Form.CELL:
+        cells = cell_law(law).cells
+        return lambda: np.bincount(draw.answers(law, values), minlength=cells).tolist()
     # Sorted: in row order an answer would name its person.
     return lambda: sorted(int(v) + int(e) for v, e in zip(values, draw.noise_per_record(law, len(values)), strict=True))
 
 
-def _smooth_drawer(table: Table, statistic: OrderStatistic, law: SmoothLaplace | SmoothCauchy, plan: Plan) -> Drawer:
+def _smooth_drawer(table: Table, statistic: OrderStatistic, law: SmoothLaw, plan: Plan) -> Drawer:
     """The order statistic and its smooth sensitivity, from the ranks that can matter; the scale stays in here."""
     n = plan.part_schema.largest_n
     rank = statistic.rank(n)

@@ -4,7 +4,7 @@ Discrete Laplace and Gaussian noise comes from OpenDP. Everything else is drawn 
 system (`secrets`) without one floating-point operation: a uniform number is a binary fraction known to some bits,
     u in [n/2^b, (n+1)/2^b),
 and whenever a comparison or a rounding is not yet settled by the bits at hand, more bits are drawn. The law of the
-result is therefore exactly the one `privacy.law` scores, not a nearby one.
+result is therefore exactly the one `laws` scores, not a nearby one.
 
     standard normal    Karney (2016), "Sampling exactly from the normal distribution", ACM TOMS 42(1), Algorithm N
     exponential        von Neumann (1951): whole part by failures, fraction x accepted with probability e^-x
@@ -24,60 +24,73 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import accumulate
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noisewise import exact
-from noisewise.errors import InvalidArgument, Unsupported
-from noisewise.privacy.finite import FiniteLaw, RandomizedResponse, exp_interval
-from noisewise.privacy.law import (
-    AdditiveLaw,
-    DiscreteGaussian,
-    DiscreteLaplace,
-    RoundedGaussian,
-    SmoothCauchy,
-    SmoothLaplace,
-)
+from noisewise.errors import InvalidArgument, Unregistered
+from noisewise.laws import Form, Law, action_law, additive_law, cell_law, smooth_law
+from noisewise.laws.finite import exp_interval
+from noisewise.laws.protocol import FAMILIES
 
 Number = Fraction | float | int
 WORD = 32  # bits by which a uniform is refined
 
 
-def noise(law: AdditiveLaw) -> list[int]:
+class Sampler(Protocol):
+    """`count` exact draws in whole steps at r = scale/step, made of this module's primitives and nothing else.
+
+    `law` is there for parameters beside its scale. A sampler uses no other source of chance and no floating point.
+    """
+
+    def __call__(self, primitives: Primitives, law: Law, ratio: Fraction, count: int, /) -> list[int]: ...
+
+
+_SAMPLERS: dict[str, Sampler] = {}
+
+
+def register_sampler(family: str, sampler: Sampler) -> None:
+    """Say how the noise of a law is drawn, by the name of its family; a registered law is not replaced."""
+    if family not in FAMILIES:
+        raise _refuse("family", f"there is no law {family!r:.60} to draw; register it first (laws.register_law)")
+    if family in _SAMPLERS:
+        raise _refuse("family", f"{family!r} has a sampler already")
+    _SAMPLERS[family] = sampler
+
+
+def noise(law: Law) -> list[int]:
     """One noise vector, in steps: an independent draw of every component of an additive law."""
-    if not isinstance(law, AdditiveLaw):
-        raise _no_drawer(law)
+    law = additive_law(law)
     drawn = [0] * law.size
     components: dict[float, list[int]] = {}
     for component, ratio in enumerate(law.ratio):
         components.setdefault(ratio, []).append(component)
     for ratio, alike in components.items():
-        for component, k in zip(alike, _steps(law, ratio, len(alike)), strict=True):
+        for component, k in zip(alike, _steps(law, Fraction(ratio), len(alike)), strict=True):
             drawn[component] = k
     return drawn
 
 
-def noise_per_record(law: AdditiveLaw, count: int) -> NDArray[np.int64]:
+def noise_per_record(law: Law, count: int) -> NDArray[np.int64]:
     """`count` independent draws, in steps, of a law with one component (the local model)."""
-    if not isinstance(law, AdditiveLaw):
-        raise _no_drawer(law)
+    law = additive_law(law)
     count = exact.integer(count, "count", minimum=0)
     if law.size != 1:
         raise _refuse("law", f"law must have one component, not {law.size}")
-    return np.array(_steps(law, law.ratio[0], count) if count else [], dtype=np.int64)
+    return np.array(_steps(law, Fraction(law.ratio[0]), count) if count else [], dtype=np.int64)
 
 
-def smooth_noise(law: SmoothLaplace | SmoothCauchy, smooth_scale: Number) -> int:
+def smooth_noise(law: Law, smooth_scale: Number) -> int:
     """Noise in steps of a smooth law at its secret scale S: round(S/(alpha step) V), V Laplace or Cauchy.
 
     A Cauchy draw has no bound: keep the sum with the statistic in Python integers.
     """
-    if not isinstance(law, SmoothLaplace | SmoothCauchy):
-        raise _no_drawer(law)
+    law = smooth_law(law)
     ratio = _ratio(smooth_scale, "smooth_scale") / law.alpha / Fraction(law.step)
-    return rounded_laplace(ratio) if isinstance(law, SmoothLaplace) else rounded_cauchy(ratio)
+    (drawn,) = _steps(law, ratio, 1)
+    return drawn
 
 
 def rounded_gaussian(ratio: Number) -> int:
@@ -116,23 +129,24 @@ def from_row(row: Sequence[Fraction]) -> int:
     return support[bisect_right(cumulative, secrets.randbelow(cumulative[-1]))]
 
 
-def answers(law: RandomizedResponse | FiniteLaw, true: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+def answers(law: Law, true: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
     """One independent answer for each true cell (or statistic value), with exactly the law's probabilities."""
-    rows = law.cells if isinstance(law, RandomizedResponse) else len(law.rows)
+    rows = cell_law(law).cells if law.form is Form.CELL else len(action_law(law).rows)
     given = np.asarray(true)
     if given.dtype.kind not in "iu" or np.any((given < 0) | (given >= rows)):
         raise _refuse("true", f"true must be whole numbers from 0 to {rows - 1}")
     flat = given.astype(np.int64).ravel()
-    if isinstance(law, RandomizedResponse):
+    if law.form is Form.CELL:
         # Answer true + shift, where shift = 0 is kept and the other shifts are equally likely.
-        lied = _from_row_many((law.keep, 1 - law.keep), flat.size) == 1
+        keep = cell_law(law).keep
+        lied = _from_row_many((keep, 1 - keep), flat.size) == 1
         shift = np.zeros(flat.size, dtype=np.int64)
-        shift[lied] = 1 + _uniform_below(law.cells - 1, int(lied.sum())).astype(np.int64)
-        return ((flat + shift) % law.cells).reshape(given.shape)
+        shift[lied] = 1 + _uniform_below(rows - 1, int(lied.sum())).astype(np.int64)
+        return ((flat + shift) % rows).reshape(given.shape)
     drawn = np.empty(flat.size, dtype=np.int64)
     for value in np.unique(flat):
         asked = flat == value
-        drawn[asked] = _from_row_many(law.rows[value], int(asked.sum()))
+        drawn[asked] = _from_row_many(action_law(law).rows[value], int(asked.sum()))
     return drawn.reshape(given.shape)
 
 
@@ -313,19 +327,89 @@ def _signed(magnitude: int, bits: _Bits) -> int:
 # ---- vectors ----
 
 
-def _steps(law: AdditiveLaw, ratio: float, count: int) -> list[int]:
+def _steps(law: Law, ratio: Fraction, count: int) -> list[int]:
     """`count` draws of the law's family at r = scale/step."""
-    if not 0 < ratio < math.inf:  # OpenDP would return the true value at scale 0
+    if ratio <= 0:  # OpenDP would return the true value at scale 0
         raise _refuse("scale", "scale must be greater than 0: no noise is no privacy")
-    match law:
-        case DiscreteLaplace():
-            return _opendp_noise(laplace=True, ratio=ratio, count=count)
-        case DiscreteGaussian():
-            return _opendp_noise(laplace=False, ratio=ratio, count=count)
-        case RoundedGaussian():
-            bits, exact_ratio = _Bits(), Fraction(ratio)
-            return [_rounded_gaussian(exact_ratio, bits) for _ in range(count)]
-    raise _no_drawer(law)
+    if law.family not in _SAMPLERS:
+        raise Unregistered(
+            f"No noise can be drawn for the law {law.family!r}: register a sampler with "
+            "`noisewise.holder.draw.register_sampler`. Nothing was spent.",
+            law=law.family,
+            piece="sampler",
+        )
+    drawn = _SAMPLERS[law.family](PRIMITIVES, law, ratio, count)
+    if len(drawn) != count or not all(type(k) is int for k in drawn):
+        raise Unregistered(
+            f"The sampler of {law.family!r} did not return {count} whole numbers. Nothing was spent.",
+            law=law.family,
+            piece="sampler",
+        )
+    return drawn
+
+
+class Primitives:
+    """What a sampler is made of: exact draws from the operating system's bits, on whole numbers and Fractions."""
+
+    def uniform_below(self, bound: int) -> int:
+        """A whole number uniform on 0..bound-1."""
+        return uniform_below(bound)
+
+    def bernoulli(self, p: Fraction) -> bool:
+        """True with probability p."""
+        return uniform_below(p.denominator) < p.numerator
+
+    def bernoulli_exp(self, exponent: Fraction) -> bool:
+        """True with probability exp(-exponent)."""
+        return bernoulli_exp(exponent)
+
+    def geometric_exp(self, exponent: Fraction) -> int:
+        """k >= 0 with probability (1 - a) a^k, a = exp(-exponent)."""
+        k = 0
+        while bernoulli_exp(exponent):
+            k += 1
+        return k
+
+    def sign(self) -> int:
+        """1 or -1."""
+        return 1 - 2 * uniform_below(2)
+
+    def from_row(self, row: Sequence[Fraction]) -> int:
+        """An index with exactly these probabilities."""
+        return from_row(row)
+
+    def discrete_laplace(self, ratio: Fraction, count: int) -> list[int]:
+        """k with probability proportional to exp(-|k|/ratio)."""
+        return _opendp_noise(laplace=True, ratio=float(ratio), count=count)
+
+    def discrete_gaussian(self, ratio: Fraction, count: int) -> list[int]:
+        """k with probability proportional to exp(-k^2/2 ratio^2)."""
+        return _opendp_noise(laplace=False, ratio=float(ratio), count=count)
+
+    def rounded_gaussian(self, ratio: Fraction, count: int) -> list[int]:
+        """round(ratio Z), Z standard normal."""
+        bits = _Bits()
+        return [_rounded_gaussian(ratio, bits) for _ in range(count)]
+
+    def rounded_laplace(self, ratio: Fraction) -> int:
+        """round(ratio V), V standard Laplace."""
+        return rounded_laplace(ratio)
+
+    def rounded_cauchy(self, ratio: Fraction) -> int:
+        """round(ratio C), C standard Cauchy."""
+        return rounded_cauchy(ratio)
+
+
+PRIMITIVES = Primitives()
+register_sampler("discrete-laplace", lambda primitives, _, ratio, count: primitives.discrete_laplace(ratio, count))
+register_sampler("discrete-gaussian", lambda primitives, _, ratio, count: primitives.discrete_gaussian(ratio, count))
+register_sampler("rounded-gaussian", lambda primitives, _, ratio, count: primitives.rounded_gaussian(ratio, count))
+register_sampler(
+    "smooth-laplace", lambda primitives, _, ratio, count: [primitives.rounded_laplace(ratio) for _ in range(count)]
+)
+register_sampler(
+    "smooth-cauchy", lambda primitives, _, ratio, count: [primitives.rounded_cauchy(ratio) for _ in range(count)]
+)
 
 
 @functools.cache
@@ -410,9 +494,3 @@ def _ratio(value: Number, argument: str) -> Fraction:
 
 def _refuse(argument: str, reason: str) -> InvalidArgument:
     return InvalidArgument(f"{reason}. Nothing was spent.", argument=argument)
-
-
-def _no_drawer(law: object) -> Unsupported:
-    return Unsupported(
-        f"no noise can be drawn here for {type(law).__name__}. Nothing was spent.", law=type(law).__name__
-    )

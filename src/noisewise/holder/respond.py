@@ -19,9 +19,8 @@ import numpy as np
 
 from noisewise.errors import BudgetExceeded, InvalidArgument
 from noisewise.holder import draw
-from noisewise.privacy.finite import RandomizedResponse
+from noisewise.laws import Form
 from noisewise.privacy.guarantee import Guarantee
-from noisewise.privacy.law import AdditiveLaw
 from noisewise.query import Answer, Query
 from noisewise.statistics.tables import cell_index
 
@@ -82,10 +81,9 @@ def drawn_answer(query: Query, value: float) -> Answer:
     """One draw of the query's law at this value. Whoever calls it has booked its price."""
     plan = query.plan()
     law = plan.law
-    if isinstance(law, RandomizedResponse):
+    if law.form is Form.CELL:
         cell = int(cell_index(np.asarray(value), query.edges))
         return Answer(query, int(draw.answers(law, np.array([cell]))[0]))
-    assert isinstance(law, AdditiveLaw)
     bounds = plan.schema.bounded("x")
     clipped = Fraction(min(max(value, bounds.low), bounds.high))
     steps = math.floor(clipped / Fraction(plan.lattice.step[0]) + Fraction(1, 2))

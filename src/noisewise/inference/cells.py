@@ -20,11 +20,10 @@ from typing import Any
 import numpy as np
 
 from noisewise.inference.kernels import Floats
+from noisewise.laws import AdditiveLaw, Form, additive_law, cell_law
 from noisewise.populations.cleaned import attach, cell_probabilities
 from noisewise.populations.nodes import kinks_of, record_nodes
 from noisewise.populations.parameters import Theta
-from noisewise.privacy.finite import RandomizedResponse
-from noisewise.privacy.law import AdditiveLaw
 from noisewise.release import Release
 from noisewise.statistics import Records
 from noisewise.statistics.enclosure import feature_range
@@ -53,8 +52,8 @@ def check_by_cells(release: Release, population: Any, theta: Theta, unknowns: in
     statistic = release.statistic
     assert isinstance(statistic, Records)
     some = {name: np.asarray(value)[:MOST_ROWS] for name, value in theta.items()}
-    if isinstance(release.law, RandomizedResponse):
-        law = release.law
+    if release.law.form is Form.CELL:
+        law = cell_law(release.law)
         true = np.asarray(cell_probabilities(population, release.schema, statistic, some))
         keep, other = float(law.keep), (1 - float(law.keep)) / (law.cells - 1)
         p = other + (keep - other) * true
@@ -89,9 +88,8 @@ def chi_square_tail(counts: Floats, p: Floats) -> tuple[float, Floats]:
 
 def _binned(release: Release, population: Any, theta: Theta, unknowns: int) -> tuple[Floats, Floats, list[str]]:
     """Probabilities (K, k) and counts (k,) of cells that are equally probable under the fitted law of an answer."""
-    statistic, law, schema = release.statistic, release.law, release.schema
+    statistic, law, schema = release.statistic, additive_law(release.law), release.schema
     assert isinstance(statistic, Records)
-    assert isinstance(law, AdditiveLaw)
     feature, step = statistic.feature, law.step[0]
     (column,) = feature.columns()
     one = attach(population, schema, (column,))[column]

@@ -29,10 +29,10 @@ from noisewise.errors import Unsupported
 from noisewise.inference.cells import check_by_cells
 from noisewise.inference.degrees import Degrees, degrees, told_by_one
 from noisewise.inference.kernels import Floats
+from noisewise.laws import Form
 from noisewise.plan import Plan, plan
 from noisewise.populations.parameters import Theta
-from noisewise.privacy.finite import FiniteLaw
-from noisewise.release import MECHANISM_OF, Release
+from noisewise.release import Release
 from noisewise.statistics import Records, SmallestEigenvalue
 from noisewise.statistics.order import OrderStatistic
 
@@ -153,8 +153,8 @@ def plan_of(release: Release) -> Plan:
         statistic,
         release.schema,
         guarantee=release.guarantee,
-        mechanism=law if isinstance(law, FiniteLaw) else MECHANISM_OF[law.family],
-        weights=release.weights if has_weights and not isinstance(law, FiniteLaw) else None,
+        mechanism=law if law.form is Form.ACTION else law.mechanism,
+        weights=release.weights if has_weights and law.form is not Form.ACTION else None,
     )
     if getattr(made.law, "step", None) != getattr(law, "step", None):
         raise Unsupported(

@@ -22,6 +22,7 @@ import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import integer
+from noisewise.laws import Form, SmoothLaw, action_law, additive_law, smooth_law
 from noisewise.likelihood.bank_sums import PolynomialSums
 from noisewise.likelihood.model import Parameters, numerical_score, scalar_supports
 from noisewise.likelihood.same_records import one_schema
@@ -31,8 +32,6 @@ from noisewise.likelihood.smooth_scale import of_sorted
 from noisewise.populations.cleaned import attach, records_from_base, single_rows
 from noisewise.populations.parameters import Array, Theta, rows_of
 from noisewise.populations.population import AnyPopulation
-from noisewise.privacy.finite import FiniteLaw
-from noisewise.privacy.law import AdditiveLaw, SmoothLaw
 from noisewise.privacy.smooth import scale_floor
 from noisewise.release import Release
 from noisewise.statistics import Moments, Records, SmallestEigenvalue
@@ -207,18 +206,18 @@ class BankRecords:
 def log_noise(release: Release, records: Mapping[str, Array]) -> Array:
     """log h(y | x) of one release for data sets x by column (B, n): (B,)."""
     statistic, law, schema = release.statistic, release.law, release.schema
-    if isinstance(law, SmoothLaw):
+    if law.form is Form.SCALED:
         assert isinstance(statistic, OrderStatistic)
-        return _log_smooth_noise(release, statistic, law, records)
+        return _log_smooth_noise(release, statistic, smooth_law(law), records)
     value = np.asarray(statistic.value(records, schema), dtype=float)
-    if isinstance(law, FiniteLaw):
-        return law.log_pmf(release.value[0], value[:, 0].astype(int))
-    assert isinstance(law, AdditiveLaw)
+    if law.form is Form.ACTION:
+        return action_law(law).log_pmf(release.value[0], value[:, 0].astype(int))
+    noise = additive_law(law)
     if release.statistic.kind == "mean":
         value = value * np.shape(next(iter(records.values())))[-1]
     each = [
-        law.log_pmf(y - value[:, k] / step, component=k)
-        for k, (y, step) in enumerate(zip(release.value, law.step, strict=True))
+        noise.log_pmf(y - value[:, k] / step, component=k)
+        for k, (y, step) in enumerate(zip(release.value, noise.step, strict=True))
     ]
     return np.asarray(np.sum(each, axis=0))
 

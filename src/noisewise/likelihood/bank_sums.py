@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 
 from noisewise.compilation import njit
+from noisewise.laws import Form
+from noisewise.likelihood.any_noise import is_any_noise
 from noisewise.likelihood.normal_sum import Noise, row_of
 from noisewise.likelihood.scrambles import N_SCRAMBLES
 from noisewise.populations.cleaned import attach
 from noisewise.populations.parameters import Array, Theta, rows_of
 from noisewise.populations.population import AnyPopulation
-from noisewise.privacy.law import AdditiveLaw
 from noisewise.release import Release
 from noisewise.schema import Bounded, Schema
 from noisewise.statistics import Mean, Sum
@@ -52,8 +53,10 @@ class PolynomialSums:
         """For base draws (B, n) of the one column; None where the releases are not of this form."""
         schema = releases[0].schema
         if schema.outside != "clamp" or not all(
-            isinstance(release.statistic, Sum | Mean) and isinstance(release.law, AdditiveLaw) for release in releases
+            isinstance(release.statistic, Sum | Mean) and release.law.form is Form.NUMBER for release in releases
         ):
+            return None
+        if is_any_noise(releases):
             return None
         row = tuple(feature for release in releases for feature in row_of(release))
         names = frozenset[str]().union(*(feature.columns() for feature in row))

@@ -20,7 +20,8 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import gammaln
 
-from noisewise.errors import Unsupported
+from noisewise.errors import Unregistered, Unsupported
+from noisewise.laws import DiscreteLaplace, Form, action_law, additive_law, cell_law, normal_mixture
 from noisewise.likelihood import binomial_laplace, binomial_sum, cells, conjugate
 from noisewise.likelihood.binomial_sum import BinomialSum
 from noisewise.likelihood.differences import central_difference
@@ -29,14 +30,13 @@ from noisewise.likelihood.simulate import columns_of
 from noisewise.likelihood.table_sum import PoissonCells, TableSum
 from noisewise.populations.cleaned import attach, cell_probabilities
 from noisewise.populations.parameters import Array, Theta
-from noisewise.privacy.finite import FiniteLaw, RandomizedResponse
-from noisewise.privacy.law import AdditiveLaw, DiscreteLaplace
 from noisewise.release import Release
 from noisewise.statistics import Count, Histogram, Marginals, Records
 from noisewise.statistics.tables import refuse_tied
 
 __all__ = ["CellsModel", "CountModel", "TableModel"]
 
+FARTHEST = 2e-20  # of the noise is beyond what is looked at
 MOST_WORK = 300_000  # entries of the transforms of one row of theta: some 50 milliseconds
 
 
@@ -55,10 +55,10 @@ class CountModel:
         _check_one_statistic(releases, (Count,), "CountModel")
         for release in releases:
             law = release.law
-            if not isinstance(law, AdditiveLaw | FiniteLaw):
+            if law.form not in (Form.NUMBER, Form.ACTION):
                 raise Unsupported(f"A count has no likelihood under the law {law.family!r}.")
-            if isinstance(law, FiniteLaw) and len(law.rows) != n + 1:
-                raise Unsupported(f"This estimator was made for counts up to {len(law.rows) - 1}, not up to n = {n}.")
+            if law.form is Form.ACTION and (rows := len(action_law(law).rows)) != n + 1:
+                raise Unsupported(f"This estimator was made for counts up to {rows - 1}, not up to n = {n}.")
         _check_population(releases[0], population)
         return cls(releases, population, n)
 
@@ -66,7 +66,7 @@ class CountModel:
     def because(self) -> str:
         """Which law, and why."""
         law = f"the count of {self.n} records is binomial"
-        if self._has_finite_law:
+        if not self._is_log_concave:
             return f"exact: {law}, and every value it can take is summed over"
         if self._is_single_laplace:
             return f"exact: {law}, and its sum with discrete Laplace noise is closed"
@@ -83,11 +83,10 @@ class CountModel:
         total = np.zeros(np.shape(s))
         for release in self.releases:
             law, y = release.law, release.value[0]
-            if isinstance(law, FiniteLaw):
-                total = total + law.log_pmf(np.full(np.shape(s), y), np.asarray(s).astype(np.int64))
+            if law.form is Form.ACTION:
+                total = total + action_law(law).log_pmf(np.full(np.shape(s), y), np.asarray(s).astype(np.int64))
             else:
-                assert isinstance(law, AdditiveLaw)
-                total = total + law.log_pmf(float(y) - np.asarray(s))
+                total = total + additive_law(law).log_pmf(float(y) - np.asarray(s))
         return total
 
     def log_likelihood(self, theta: Theta) -> Array:
@@ -105,7 +104,7 @@ class CountModel:
     def draw_statistic(self, rng: np.random.Generator, theta: Theta) -> Array:
         """s | y, theta, exactly: (K, 1)."""
         p = self.probability(theta)
-        if self._has_finite_law:
+        if not self._is_log_concave:
             return binomial_sum.draw_enumerated(rng, p, self._every_log_noise())[:, None]
         return binomial_sum.draw_count(rng, p, self.log_noise, self.log_likelihood(theta), n=self.n)[:, None]
 
@@ -119,33 +118,33 @@ class CountModel:
 
     def beta_posterior(self, prior: conjugate.BetaPrior) -> conjugate.BetaPosterior:
         """The exact posterior of that unknown, as a mixture of beta laws."""
-        log_concave = None if self._has_finite_law else self.log_noise
+        log_concave = self.log_noise if self._is_log_concave else None
         return conjugate.BetaPosterior.of(prior, self.n, log_concave, self._every_log_noise)
 
     @property
-    def _has_finite_law(self) -> bool:
-        return any(isinstance(release.law, FiniteLaw) for release in self.releases)
+    def _is_log_concave(self) -> bool:
+        """Whether noise falls ever faster from its peak; else every count is looked at."""
+        laws = [release.law for release in self.releases]
+        return all(law.form is Form.NUMBER and additive_law(law).is_log_concave for law in laws)
 
     @property
     def _is_single_laplace(self) -> bool:
-        return len(self.releases) == 1 and isinstance(self.releases[0].law, DiscreteLaplace)
+        return len(self.releases) == 1 and self.releases[0].law.family == DiscreteLaplace.family
 
     @property
     def _rate(self) -> float:
-        law = self.releases[0].law
-        assert isinstance(law, DiscreteLaplace)
-        return 1 / law.ratio[0]
+        return 1 / additive_law(self.releases[0].law).ratio[0]
 
     def _every_log_noise(self) -> Array:
         return self.log_noise(np.arange(self.n + 1, dtype=float))
 
     def _summed(self, p: Array) -> BinomialSum:
-        if self._has_finite_law:
+        if not self._is_log_concave:
             return binomial_sum.enumerated_sum(p, self._every_log_noise())
-        laws = [release.law for release in self.releases]
-        is_smooth = not any(isinstance(law, DiscreteLaplace) for law in laws)
+        laws = [additive_law(release.law) for release in self.releases]
+        is_smooth = not any(normal_mixture(law).is_laplace for law in laws)
         # A rounded Gaussian is at most as curved as its standard deviation with the rounding says.
-        precision = sum(1 / (law.ratio[0] ** 2 + 1 / 12) for law in laws if isinstance(law, AdditiveLaw))
+        precision = sum(1 / (law.ratio[0] ** 2 + 1 / 12) for law in laws)
         return binomial_sum.log_sum(
             p, self.log_noise, n=self.n, precision=precision if is_smooth else 0.0, is_smooth=is_smooth
         )
@@ -180,20 +179,26 @@ class TableModel:
         if isinstance(statistic, Marginals) and len(statistic.cliques) != 1:
             raise Unsupported("The tables of several cliques share records; only one of them has an exact law.")
         for release in releases:
-            if not isinstance(release.law, AdditiveLaw):
+            if release.law.form is not Form.NUMBER:
                 raise Unsupported(f"A table has no likelihood under the law {release.law.family!r}.")
+            if not additive_law(release.law).is_log_concave:
+                raise Unregistered(
+                    f"The cells of a table are summed over under log-concave noise, and the law {release.law.family!r} "
+                    "does not claim to be (`is_log_concave`).",
+                    law=release.law.family,
+                    piece="is_log_concave",
+                )
         _check_population(releases[0], population)
         return cls(releases, population, n)
 
     @classmethod
     def is_affordable(cls, release: Release, *, n: int) -> bool:
         """True where one row of theta costs some 50 milliseconds at most: what the noise reaches times the cells."""
-        law = release.law
-        if not isinstance(law, AdditiveLaw):
+        if release.law.form is not Form.NUMBER:
             return False
-        ratio = np.array(law.ratio)
+        law = additive_law(release.law)
         widest = float(np.sqrt(n)) * 0.5
-        reach = np.minimum(45 * ratio if isinstance(law, DiscreteLaplace) else 10 * ratio, 10 * widest) + 50
+        reach = np.minimum([law.reach(FARTHEST, k) for k in range(law.size)], 10 * widest) + 50
         sd = np.minimum(np.array(law.sd) / np.array(law.step), widest)
         circle = max(24 * float(np.sqrt(np.sum(np.square(sd)))) + 100, 4 * float(np.max(reach)))
         return law.size * circle <= MOST_WORK
@@ -213,8 +218,7 @@ class TableModel:
         """log P(y_j | s) for s (R, m, ...), over all releases."""
         total = np.zeros(s.shape)
         for release in self.releases:
-            law = release.law
-            assert isinstance(law, AdditiveLaw)
+            law = additive_law(release.law)
             residual = np.array(release.value, dtype=float).reshape(1, -1, *(1,) * (s.ndim - 2)) - s
             ratios = np.array(law.ratio)
             for ratio in np.unique(ratios):
@@ -269,7 +273,7 @@ class CellsModel:
             raise Unsupported(
                 "Two sets of answers of the same people have no joint law that can be computed; ask disjoint parts."
             )
-        if not isinstance(releases[0].statistic, Records) or not isinstance(releases[0].law, RandomizedResponse):
+        if not isinstance(releases[0].statistic, Records) or releases[0].law.form is not Form.CELL:
             raise Unsupported(f"{releases[0].statistic} did not come through randomized response.")
         _check_population(releases[0], population)
         return cls(releases, population, n)
@@ -307,9 +311,7 @@ class CellsModel:
 
     @property
     def _keep(self) -> float:
-        law = self.releases[0].law
-        assert isinstance(law, RandomizedResponse)
-        return float(law.keep)
+        return float(cell_law(self.releases[0].law).keep)
 
 
 Model = CountModel | TableModel | CellsModel

@@ -20,6 +20,8 @@ import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import integer
+from noisewise.laws import Form
+from noisewise.likelihood.any_noise import AnyNoiseSum, is_any_noise
 from noisewise.likelihood.bank import RecordsBank
 from noisewise.likelihood.closed_sum import ClosedSum
 from noisewise.likelihood.count_models import CellsModel, CountModel, TableModel
@@ -34,7 +36,6 @@ from noisewise.likelihood.same_records import one_schema
 from noisewise.likelihood.stated_n import refuse_contradicted
 from noisewise.likelihood.tilted_sum import TiltedSum
 from noisewise.populations.parameters import Array, Theta
-from noisewise.privacy.finite import FiniteLaw
 from noisewise.release import Release
 from noisewise.statistics import Count, Histogram, Marginals, Moments, Records, SmallestEigenvalue
 from noisewise.statistics.order import OrderStatistic, Quantile
@@ -235,7 +236,7 @@ def _group(releases: tuple[Release, ...], population: Any, likelihood: str, n: i
     """The law of releases of the same records."""
     statistics = [release.statistic for release in releases]
     is_additive = not any(isinstance(statistic, Records | OrderStatistic) for statistic in statistics)
-    has_finite = any(isinstance(release.law, FiniteLaw) for release in releases)
+    has_finite = any(release.law.form is Form.ACTION for release in releases)
     if likelihood == "clt":
         if not is_additive or has_finite:
             raise Unsupported("likelihood='clt' needs sums, means, counts or tables; use likelihood='auto'.")
@@ -271,6 +272,9 @@ def _additive(releases: tuple[Release, ...], population: Any, n: int) -> Likelih
         if LargeTable.is_affordable(releases, n=n):
             return _large_table(releases, population, n)
         return _normal(releases, population, n, "the table is too large to enumerate")
+    if is_any_noise(releases):
+        bank = RecordsBank.of(releases, population, n=n) if n <= SMALL_N else None
+        return bank if bank is not None and bank.is_affordable() else AnyNoiseSum(releases, population, n=n)
     closed = ClosedSum.of(releases, population, n=n)
     if closed is not None:
         return closed

@@ -28,12 +28,12 @@ import numpy as np
 
 from noisewise.compilation import njit
 from noisewise.errors import Unsupported
+from noisewise.laws import Form, additive_law
 from noisewise.likelihood.model import Parameters, numerical_score, scalar_supports
 from noisewise.likelihood.simulate import columns_of
 from noisewise.likelihood.table_sum import PoissonCells, TableSum
 from noisewise.populations.cleaned import attach, cell_probabilities
 from noisewise.populations.parameters import Array, Theta
-from noisewise.privacy.law import AdditiveLaw
 from noisewise.release import Release
 from noisewise.statistics import Histogram, Marginals
 
@@ -67,7 +67,7 @@ class LargeTable:
     def is_affordable(cls, releases: tuple[Release, ...], *, n: int) -> bool:
         """True where one row of theta costs some 50 milliseconds at most."""
         cells = len(releases[0].value)
-        laws = [release.law for release in releases if isinstance(release.law, AdditiveLaw)]
+        laws = [additive_law(release.law) for release in releases if release.law.form is Form.NUMBER]
         if cells < FEWEST_CELLS or len(laws) != len(releases):
             return False
         farthest = n + max(max(map(abs, release.value)) for release in releases)
@@ -85,8 +85,7 @@ class LargeTable:
         most = n + int(np.max(np.abs(published))) + 2
         rows, law_of = list[Array](), np.zeros(published.shape, dtype=np.int64)
         for r, release in enumerate(releases):
-            law = release.law
-            assert isinstance(law, AdditiveLaw)
+            law = additive_law(release.law)
             ratios = np.array(law.ratio)
             for ratio in np.unique(ratios):
                 same = np.flatnonzero(ratios == ratio)

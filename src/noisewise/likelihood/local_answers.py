@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.laws import additive_law, normal_mixture
 from noisewise.likelihood import clipped_normal, clipped_normal_gaussian, local_absolute, local_general, local_square
 from noisewise.likelihood.answers import FEWEST, Summed
 from noisewise.likelihood.model import Parameters, numerical_score, scalar_supports
@@ -24,7 +25,6 @@ from noisewise.populations.distribution import NormalLaw
 from noisewise.populations.nodes import kinks_of, record_nodes
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import Population
-from noisewise.privacy.law import AdditiveLaw, DiscreteLaplace
 from noisewise.release import Release
 from noisewise.schema import Bounded
 from noisewise.statistics.enclosure import feature_range
@@ -43,17 +43,16 @@ class LocalAnswers:
     cautions: tuple[str, ...] = ()
 
     def __init__(self, release: Release, population: Any, *, n: int) -> None:
-        statistic, law = release.statistic, release.law
+        statistic, law = release.statistic, additive_law(release.law)
         assert isinstance(statistic, Records)
-        assert isinstance(law, AdditiveLaw)
         names = statistic.feature.columns()
         if len(names) != 1:
             raise Unsupported(f"Local answers about {statistic.feature} mix columns; ask about one column at a time.")
         self.releases, self.population, self.feature = (release,), population, statistic.feature
         (self.column,) = names
         self.one: Population = attach(population, release.schema, names)[self.column]
-        self.is_laplace = isinstance(law, DiscreteLaplace)
-        self.scale = float(law.scale[0] if self.is_laplace else law.sd[0])
+        noise = normal_mixture(law)
+        self.is_laplace, self.scale = noise.is_laplace, float(noise.scale[0])
         self.step = float(law.step[0])
         low, high, _ = feature_range(self.feature, release.schema)
         answers = np.array(release.value, dtype=float) * self.step

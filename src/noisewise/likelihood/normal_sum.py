@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.laws import additive_law, normal_mixture
 from noisewise.likelihood import normal_gaussian, normal_laplace, normal_laplace_pair, normal_laplaces
 from noisewise.likelihood.differences import central_difference
 from noisewise.likelihood.independent_sums import IndependentSums
@@ -33,7 +34,6 @@ from noisewise.likelihood.normal_rows import SeenRows
 from noisewise.populations.cleaned import row_moments
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import Joint
-from noisewise.privacy.law import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from noisewise.release import Release
 from noisewise.statistics.feature import Feature, as_feature
 from noisewise.statistics.tables import Histogram, Marginals, refuse_tied
@@ -52,13 +52,10 @@ class Noise:
 
     @classmethod
     def of(cls, releases: tuple[Release, ...]) -> Noise:
-        laws = [release.law for release in releases]
-        for law in laws:
-            if not isinstance(law, DiscreteLaplace | DiscreteGaussian | RoundedGaussian):
-                raise Unsupported(f"A sum under noise of the law {law.family!r} has no likelihood.")
-        kinds = [isinstance(law, DiscreteLaplace) for law in laws for _ in range(law.size)]  # type: ignore[union-attr]
-        scales = [v for law in laws for v in (law.scale if isinstance(law, DiscreteLaplace) else law.sd)]  # type: ignore[union-attr]
-        steps = [v for law in laws for v in law.step]  # type: ignore[union-attr]
+        laws = [additive_law(release.law) for release in releases]
+        kinds = [normal_mixture(law).is_laplace for law in laws for _ in range(law.size)]
+        scales = [scale for law in laws for scale in normal_mixture(law).scale]
+        steps = [step for law in laws for step in law.step]
         return cls(np.array(kinds), np.array(scales, dtype=float), np.array(steps, dtype=float))
 
     @property

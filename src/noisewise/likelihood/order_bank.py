@@ -29,6 +29,7 @@ from scipy.special import betaln, polygamma
 
 from noisewise.compilation import njit
 from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.laws import Form, SmoothLaw, SmoothShape, smooth_law, smooth_shape
 from noisewise.likelihood.feature_quantile import FeatureQuantile, Table, inverse, read
 from noisewise.likelihood.model import Parameters, numerical_score, scalar_supports
 from noisewise.likelihood.order_draws import SHARES, WIDTH_OF_WIDE, Bank, Window, draw_bank, window_of
@@ -37,7 +38,6 @@ from noisewise.likelihood.smooth_scale import Side, discounted_gap, of_sorted, s
 from noisewise.populations.cleaned import records_from_base, single_rows
 from noisewise.populations.parameters import Array, Theta, rows_of
 from noisewise.populations.population import AnyPopulation
-from noisewise.privacy.law import SmoothLaplace, SmoothLaw
 from noisewise.privacy.smooth import reach, scale_floor
 from noisewise.release import Release
 from noisewise.statistics.order import OrderStatistic, Quantile
@@ -91,15 +91,12 @@ class OrderBank:
     @classmethod
     def _of(cls, release: Release, population: AnyPopulation, seed: int, per_share: int) -> OrderBank:
         statistic, law, schema = release.statistic, release.law, release.schema
-        if (
-            not isinstance(statistic, OrderStatistic)
-            or isinstance(statistic, Quantile)
-            or not isinstance(law, SmoothLaw)
-        ):
+        if not isinstance(statistic, OrderStatistic) or isinstance(statistic, Quantile) or law.form is not Form.SCALED:
             raise Unsupported(
                 f"A bank of order statistics scores a median, maximum or minimum under smooth sensitivity, "
                 f"not {statistic} with the law {law.family!r}."
             )  # fmt: skip
+        law = smooth_law(law)
         n, (low, high) = schema.largest_n, statistic.bounds(schema)
         m, floor = statistic.rank(n), scale_floor(step=law.step, alpha=law.alpha)
         centre = _expected_logit(m, n)
@@ -224,7 +221,7 @@ class OrderBank:
         rise = float(np.ptp(_read_all(beside, *_plain(table)))) * 4  # of the statistic, over one spread of ell
         noise = scale / float(self.law.alpha)
         width = np.clip(noise / np.maximum(rise, noise), 1e-9, 1.0)
-        if not isinstance(self.law, SmoothLaplace):
+        if smooth_shape(self.law) is not SmoothShape.LAPLACE:
             return np.full(size, ell), spread * width
         excess = np.maximum(abs(z) - 1 / width, 0.0)
         return ell - spread * math.copysign(1.0, z) * excess, spread * np.clip(excess, width, 1.0)

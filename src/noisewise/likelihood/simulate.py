@@ -8,7 +8,7 @@ that it is simulated. Noise in steps, r = scale/step:
     discrete Gaussian    discrete Laplace K of scale t = floor(r) + 1, kept with chance exp(-(|K| - r^2/t)^2 / 2r^2)
     rounded Gaussian     floor(r Z + 1/2);   smooth laws   floor(S/(alpha step) V + 1/2), V Laplace or Cauchy
 
-Promise: draws have exactly the law that `privacy.law` scores (up to the 53 bits of a float; a Cauchy draw stops at
+Promise: draws have exactly the law that `laws` scores (up to the 53 bits of a float; a Cauchy draw stops at
 2^62 steps), by one goodness-of-fit test a law. Records are taken in pieces, so memory does not grow with n except for
 order statistics and local answers.
 """
@@ -17,31 +17,33 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from functools import partial, singledispatch
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.errors import InvalidArgument, Unregistered, Unsupported
 from noisewise.exact import integer
 from noisewise.lattice import Lattice, entry_steps, lattice_for
-from noisewise.plan import Plan, eigenvalue_gram_step
-from noisewise.populations.cleaned import cell_probabilities, row_moments, sample_records
-from noisewise.populations.parameters import LARGEST, Array, Theta
-from noisewise.privacy import smooth
-from noisewise.privacy.finite import FiniteLaw, RandomizedResponse
-from noisewise.privacy.law import (
-    AdditiveLaw,
+from noisewise.laws import (
     DiscreteGaussian,
     DiscreteLaplace,
-    ExponentialQuantile,
+    Form,
     Law,
     RoundedGaussian,
     SmoothCauchy,
     SmoothLaplace,
     SmoothLaw,
+    action_law,
+    additive_law,
+    cell_law,
+    smooth_law,
 )
+from noisewise.plan import Plan, eigenvalue_gram_step
+from noisewise.populations.cleaned import cell_probabilities, row_moments, sample_records
+from noisewise.populations.parameters import LARGEST, Array, Theta
+from noisewise.privacy import smooth
 from noisewise.release import Release
 from noisewise.schema import Schema
 from noisewise.statistics import Count, Histogram, Marginals, Moments, Records, SmallestEigenvalue, Statistic
@@ -125,9 +127,9 @@ def noisy_values(rng: Rng, plan: Plan, records: Mapping[str, Array]) -> Integers
     if isinstance(statistic, Records):
         return _local_answers(rng, plan, statistic, records)
     if isinstance(statistic, OrderStatistic):
-        if not isinstance(law, SmoothLaplace | SmoothCauchy):
+        if law.form is not Form.SCALED:
             raise Unsupported(NO_QUANTILE)
-        return _order_statistic(rng, plan, statistic, law, records)
+        return _order_statistic(rng, plan, statistic, smooth_law(law), records)
     return _publish(rng, plan, _finished(plan, _sums(plan, records)))
 
 
@@ -135,33 +137,67 @@ def draw_noise(
     rng: Rng, law: Law, shape: int | tuple[int, ...], *, smooth_scale: ArrayLike | None = None, component: int = 0
 ) -> Integers:
     """Independent noise in whole steps; a smooth law needs its scale S, broadcast against `shape`."""
-    if isinstance(law, AdditiveLaw):
-        k = integer(component, "component", minimum=0, maximum=law.size - 1)
-        ratio = law.scale[k] / law.step[k]
-        if isinstance(law, DiscreteLaplace):
-            return _discrete_laplace(rng, ratio, shape)
-        if isinstance(law, DiscreteGaussian):
-            return _discrete_gaussian(rng, ratio, shape)
-        assert isinstance(law, RoundedGaussian)
-        return _nearest(ratio * rng.standard_normal(shape))
-    if not isinstance(law, SmoothLaw):
+    if law.form is Form.NUMBER:
+        k = integer(component, "component", minimum=0, maximum=additive_law(law).size - 1)
+        return simulated_steps(law, rng, np.asarray(additive_law(law).ratio[k]), shape)
+    if law.form is not Form.SCALED:
         raise Unsupported(f"The law {law.family!r} adds no noise to a number; use draw_answers, or there is none.")
     if smooth_scale is None:
         raise InvalidArgument(f"The noise of {law.family} is scaled to S: give smooth_scale=.", argument="smooth_scale")
-    ratios = np.asarray(smooth_scale, dtype=np.float64) / (float(law.alpha) * law.step)
-    unit = rng.laplace(size=shape) if isinstance(law, SmoothLaplace) else rng.standard_cauchy(shape)
-    return _nearest(np.clip(ratios * unit, -LARGEST_NOISE, LARGEST_NOISE))
+    scaled = smooth_law(law)
+    ratios = np.asarray(smooth_scale, dtype=np.float64) / (float(scaled.alpha) * scaled.step)
+    return simulated_steps(law, rng, ratios, shape)
 
 
-def draw_answers(rng: Rng, law: RandomizedResponse | FiniteLaw, true: ArrayLike) -> Integers:
+@singledispatch
+def simulated_steps(law: Law, _rng: Rng, _ratio: Array, _shape: int | tuple[int, ...]) -> Integers:
+    """Simulated noise in whole steps at r = scale/step (of one component, or broadcast against the shape).
+
+    Registered for each law, as in `@simulated_steps.register`; a law without a registration is refused.
+    """
+    raise Unregistered(
+        f"The law {law.family!r} cannot be simulated: register a function with "
+        "`noisewise.likelihood.simulate.simulated_steps.register`.",
+        law=law.family,
+        piece="simulated_steps",
+    )
+
+
+@simulated_steps.register
+def _(_law: DiscreteLaplace, rng: Rng, ratio: Array, shape: int | tuple[int, ...]) -> Integers:
+    return _discrete_laplace(rng, float(ratio), shape)
+
+
+@simulated_steps.register
+def _(_law: DiscreteGaussian, rng: Rng, ratio: Array, shape: int | tuple[int, ...]) -> Integers:
+    return _discrete_gaussian(rng, float(ratio), shape)
+
+
+@simulated_steps.register
+def _(_law: RoundedGaussian, rng: Rng, ratio: Array, shape: int | tuple[int, ...]) -> Integers:
+    return _nearest(float(ratio) * rng.standard_normal(shape))
+
+
+@simulated_steps.register
+def _(_law: SmoothLaplace, rng: Rng, ratio: Array, shape: int | tuple[int, ...]) -> Integers:
+    return _nearest(np.clip(ratio * rng.laplace(size=shape), -LARGEST_NOISE, LARGEST_NOISE))
+
+
+@simulated_steps.register
+def _(_law: SmoothCauchy, rng: Rng, ratio: Array, shape: int | tuple[int, ...]) -> Integers:
+    return _nearest(np.clip(ratio * rng.standard_cauchy(shape), -LARGEST_NOISE, LARGEST_NOISE))
+
+
+def draw_answers(rng: Rng, law: Law, true: ArrayLike) -> Integers:
     """One answer for each true cell (randomized response), or one output for each statistic value (a finite law)."""
     true = np.asarray(true, dtype=np.int64)
-    if isinstance(law, RandomizedResponse):
+    if law.form is Form.CELL:
+        law = cell_law(law)
         # Answer true + shift, where shift = 0 is kept and the other shifts are equally likely.
         lied = rng.random(true.shape) >= float(law.keep)
         shift = np.where(lied, rng.integers(1, law.cells, size=true.shape), 0)
         return np.asarray((true + shift) % law.cells)
-    drawn = np.empty(true.shape, dtype=np.int64)
+    law, drawn = action_law(law), np.empty(true.shape, dtype=np.int64)
     for value in np.unique(true):
         asked = true == value
         drawn[asked] = rng.choice(len(law.actions), size=int(asked.sum()), p=np.array(law.rows[value], dtype=float))
@@ -309,10 +345,9 @@ def _finished(plan: Plan, sums: Any) -> Any:
 def _publish(rng: Rng, plan: Plan, sums: Any) -> Integers:
     """Noise on every component, or the output of a finite law."""
     law, rows = plan.law, len(sums)
-    if isinstance(law, FiniteLaw):
+    if law.form is Form.ACTION:
         return draw_answers(rng, law, sums)
-    assert isinstance(law, AdditiveLaw)
-    noise = [draw_noise(rng, law, rows, component=k) for k in range(law.size)]
+    noise = [draw_noise(rng, law, rows, component=k) for k in range(additive_law(law).size)]
     return np.asarray(sums + np.stack(noise, axis=-1))
 
 
@@ -354,7 +389,7 @@ def _sums_from_their_law(rng: Rng, plan: Plan, population: Any, theta: Theta, n:
 
 
 def _order_statistic(
-    rng: Rng, plan: Plan, statistic: OrderStatistic, law: SmoothLaplace | SmoothCauchy, records: Mapping[str, Array]
+    rng: Rng, plan: Plan, statistic: OrderStatistic, law: SmoothLaw, records: Mapping[str, Array]
 ) -> Integers:
     """The order statistic and its smooth sensitivity, on the lattice as the holder computes them."""
     (value,) = evaluated((statistic.feature,), records, plan.part_schema)
@@ -373,8 +408,8 @@ def _order_statistic(
 
 def _local_answers(rng: Rng, plan: Plan, statistic: Records, records: Mapping[str, Array]) -> Integers:
     law, schema = plan.law, plan.part_schema
-    if isinstance(law, RandomizedResponse):
-        return _cell_counts(draw_answers(rng, law, statistic.cell(records, schema)), law.cells)
+    if law.form is Form.CELL:
+        return _cell_counts(draw_answers(rng, law, statistic.cell(records, schema)), cell_law(law).cells)
     (value,) = evaluated((statistic.feature,), records, schema)
     steps = _steps(value, plan.lattice, 0)
     return np.sort(steps + draw_noise(rng, law, steps.shape), axis=-1)
@@ -392,7 +427,7 @@ def _cell_counts(cells: Any, size: int) -> Integers:
 
 def _record_count(plan: Plan, n: int | None) -> int:
     schema = plan.part_schema
-    if isinstance(plan.law, ExponentialQuantile):
+    if plan.law.form is Form.POINT:
         raise Unsupported(NO_QUANTILE)
     if schema.n is not None:
         if n is not None and n != schema.n:

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
-from noisewise.privacy.law import AdditiveLaw
+from noisewise.laws import AdditiveLaw, Form, additive_law
 from noisewise.release import Release
 from noisewise.schema import Schema
 from noisewise.statistics import (
@@ -64,8 +64,7 @@ class Total:
 
     def tail(self, n: int) -> float:
         """The two-sided tail probability of noise this large, if there are n records."""
-        law = self.release.law
-        assert isinstance(law, AdditiveLaw)
+        law = additive_law(self.release.law)
         excess = math.floor(abs(sum(self.release.value[j] for j in self.components) - n * self.unit) + CONSTANT)
         if excess == 0:
             return 1.0
@@ -76,10 +75,9 @@ class Total:
 
 def noisy_totals(release: Release) -> tuple[Total, ...]:
     """Every noisy total of the records that a release holds; none under change-one, where n is public."""
-    law = release.law
-    if release.schema.is_change_one or not isinstance(law, AdditiveLaw):
+    if release.schema.is_change_one or release.law.form is not Form.NUMBER:
         return ()
-    found = []
+    law, found = additive_law(release.law), []
     for components, each, label in total_components(release.statistic, release.schema):
         sd = math.sqrt(sum(law.sd[j] ** 2 for j in components)) / each
         units = {each / law.step[j] for j in components}

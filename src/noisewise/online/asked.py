@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from noisewise.laws import Form, additive_law, cell_law, normal_mixture
+from noisewise.laws.finite import randomized_response
 from noisewise.populations.parameters import Array
-from noisewise.privacy.finite import RandomizedResponse, randomized_response
 from noisewise.privacy.guarantee import Guarantee, PureDP
-from noisewise.privacy.law import DiscreteLaplace
 from noisewise.query import Query
 
 __all__ = ["Asked", "Question", "asked_by", "asked_cells", "asked_clip", "asked_of", "noise_share", "question_of"]
@@ -96,14 +96,14 @@ def asked_by(question: Question) -> Asked:
     """A question in numbers; its law is settled once."""
     query = question.query()
     law = query.law
-    if isinstance(law, RandomizedResponse):
+    if law.form is Form.CELL:
+        law = cell_law(law)
         assert query.edges is not None
         return Asked(edges=query.edges, keep=float(law.keep), other=float(law.other))
     assert query.low is not None
     assert query.high is not None
-    is_laplace = isinstance(law, DiscreteLaplace)
-    noise = float(law.scale[0] if is_laplace else law.sd[0])
-    return Asked(query.low, query.high, noise, is_laplace, float(law.step[0]))
+    noise = normal_mixture(law)
+    return Asked(query.low, query.high, float(noise.scale[0]), noise.is_laplace, float(additive_law(law).step[0]))
 
 
 @lru_cache(maxsize=256)

@@ -9,11 +9,10 @@ from functools import lru_cache
 
 import numpy as np
 
+from noisewise.laws import Form
 from noisewise.likelihood.simulate import draw_answers, draw_noise
 from noisewise.online.asked import Question, question_of
 from noisewise.plan import Plan
-from noisewise.privacy.finite import RandomizedResponse
-from noisewise.privacy.law import AdditiveLaw
 from noisewise.query import Answer, Query
 from noisewise.statistics.tables import cell_index
 
@@ -24,10 +23,9 @@ def simulated_answer(rng: np.random.Generator, query: Query, x: float) -> Answer
     """How a person whose value is x might answer."""
     plan = _plan(question_of(query))
     law = plan.law
-    if isinstance(law, RandomizedResponse):
+    if law.form is Form.CELL:
         true = cell_index(np.array([x]), query.edges)
         return Answer(query, int(draw_answers(rng, law, true)[0]))
-    assert isinstance(law, AdditiveLaw)
     bounds, lattice = plan.schema.bounded("x"), plan.lattice
     steps = int(np.floor(min(max(x, bounds.low), bounds.high) / lattice.step[0] + 0.5))
     steps = min(max(steps, lattice.low[0]), lattice.high[0])

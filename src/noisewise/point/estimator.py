@@ -16,11 +16,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.laws import DiscreteLaplace, FiniteLaw, Form
 from noisewise.point.geometric import log_geometric
 from noisewise.populations.parameters import Array
-from noisewise.privacy.finite import FiniteLaw
 from noisewise.privacy.guarantee import PureDP
-from noisewise.privacy.law import DiscreteLaplace
 from noisewise.release import Release
 
 LARGEST_MATRIX = 2**26  # entries: half a gigabyte
@@ -104,7 +103,7 @@ class Estimator:
         A count with geometric noise, cut to 0..n, has exactly the law of this estimator's output: an estimate can be
         read off it after the fact.
         """
-        if isinstance(released, Release) and isinstance(released.law, FiniteLaw):
+        if isinstance(released, Release) and released.law.form is Form.ACTION:
             if released.law != self.to_law():
                 raise InvalidArgument("The release was made through another estimator.", argument="released")
             return float(released.estimate[0])
@@ -159,7 +158,7 @@ class Estimator:
 
     def _noisy_count(self, release: Release) -> int:
         law = release.law
-        fits = isinstance(law, DiscreteLaplace) and release.statistic.kind == "count"
+        fits = law.family == DiscreteLaplace.family and release.statistic.kind == "count"
         if not fits or release.schema.n != self.size - 1 or release.guarantee != self.guarantee:
             raise InvalidArgument(
                 f"This estimator reads counts of {self.size - 1} records released with mechanism='geometric' at "

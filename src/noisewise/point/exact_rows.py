@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from noisewise.laws.finite import LARGEST_EPSILON, at_most_exp, exp_upper
 from noisewise.populations.parameters import Array
-from noisewise.privacy.finite import LARGEST_EPSILON, at_most_exp, exp_upper
 
 UNITS = 60  # bits of a probability
 Pairs = Sequence[tuple[int, int]]

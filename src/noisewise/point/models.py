@@ -20,6 +20,7 @@ from scipy.sparse.csgraph import connected_components
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import integer
+from noisewise.laws.finite import adjacent
 from noisewise.likelihood.conjugate import beta_shapes
 from noisewise.point.belief import (
     Belief,
@@ -34,7 +35,6 @@ from noisewise.populations.cleaned import attach, cell_probabilities
 from noisewise.populations.distribution import BernoulliLaw
 from noisewise.populations.parameters import Array
 from noisewise.populations.population import Population
-from noisewise.privacy.finite import adjacent
 from noisewise.schema import Schema, checked_schema
 from noisewise.statistics import Count
 

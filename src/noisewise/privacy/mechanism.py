@@ -3,13 +3,21 @@
 A mechanism turns a sensitivity and a guarantee into a noise law. The table below says which mechanism gives
 which kind of guarantee to which statistics; anything else is refused with the table, because a mechanism
 outside its row is not weaker privacy but none.
+
+A mechanism that adds noise to numbers says by which norm they are measured, the noise scale of a sum of given
+sensitivity, and the law at a scale. `register_mechanism` adds a row: before it is believed, the exact divergence of its
+law is computed for every guarantee it claims (`privacy.divergence`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 
-from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.errors import InvalidArgument, Unregistered, Unsupported
+from noisewise.laws import AdditiveLaw, DiscreteGaussian, DiscreteLaplace, RoundedGaussian
+from noisewise.privacy.calibration import gaussian_sigma, laplace_scale
 from noisewise.privacy.guarantee import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
 
 ADDITIVE = ("mean", "sum", "count", "truncated-sum", "histogram", "marginals", "moments", "smallest-eigenvalue")
@@ -17,28 +25,94 @@ COUNTS = ("count", "histogram", "marginals")
 ORDER = ("median", "maximum", "minimum")
 ADD_REMOVE = ("count", "sum", "truncated-sum", "histogram", "marginals", "moments", "smallest-eigenvalue")
 
+Scales = tuple[float, ...]
+
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One line of the table: a mechanism, the guarantees it can give, and the statistics it can serve."""
+class AddedNoise:
+    """How noise of a public scale is fitted to a sum.
 
-    mechanism: str
+    `norm` measures how far a record moves the weighted sums (1 or 2); `scale` is the noise scale of a sum that a record
+    moves by at most `sensitivity`; `law` is the law with these scales and lattice steps. `is_for_vectors` claims that
+    independent noise on several components, each at the scale of the joint sensitivity, keeps the guarantee.
+    """
+
+    norm: int
+    scale: Callable[[Fraction, Guarantee], Fraction]
+    law: Callable[[Scales, Scales, Guarantee], AdditiveLaw]
+    is_for_vectors: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Mechanism:
+    """One line of the table: its name, the guarantees it can give, the statistics it can serve, and its noise."""
+
+    name: str
     guarantees: tuple[type[Guarantee], ...]
     statistics: tuple[str, ...]
+    added: AddedNoise | None = None
 
 
-TABLE = (
-    Row("laplace", (PureDP,), (*ADDITIVE, "records")),
-    Row("gaussian", (ZeroConcentratedDP, GaussianDP, ApproxDP), (*ADDITIVE, "records")),
-    Row("geometric", (PureDP,), COUNTS),
-    Row("randomized-response", (PureDP,), ("records",)),
-    Row("smooth-laplace", (ApproxDP,), ORDER),
-    Row("smooth-cauchy", (PureDP,), ORDER),
-    Row("exponential", (PureDP,), ("quantile",)),
-    Row("finite", (PureDP,), ("count",)),
-)
+def _laplace(sensitivity: Fraction, guarantee: Guarantee) -> Fraction:
+    assert isinstance(guarantee, PureDP)
+    return laplace_scale(sensitivity=sensitivity, epsilon=guarantee.epsilon)
 
-MECHANISMS = tuple(row.mechanism for row in TABLE)
+
+def _gaussian(sensitivity: Fraction, guarantee: Guarantee) -> Fraction:
+    return Fraction(gaussian_sigma(sensitivity=sensitivity, guarantee=guarantee))
+
+
+def _laplace_law(scale: Scales, step: Scales, _guarantee: Guarantee) -> AdditiveLaw:
+    return DiscreteLaplace(scale, step)
+
+
+def _gaussian_law(scale: Scales, step: Scales, guarantee: Guarantee) -> AdditiveLaw:
+    """The discrete Gaussian is exact under zCDP; a rounded continuous one keeps the other two as they stand."""
+    return (DiscreteGaussian if isinstance(guarantee, ZeroConcentratedDP) else RoundedGaussian)(scale, step)
+
+
+LAPLACE = AddedNoise(1, _laplace, _laplace_law)
+GAUSSIAN = AddedNoise(2, _gaussian, _gaussian_law)
+TABLE = [
+    Mechanism("laplace", (PureDP,), (*ADDITIVE, "records"), LAPLACE),
+    Mechanism("gaussian", (ZeroConcentratedDP, GaussianDP, ApproxDP), (*ADDITIVE, "records"), GAUSSIAN),
+    Mechanism("geometric", (PureDP,), COUNTS, LAPLACE),
+    Mechanism("randomized-response", (PureDP,), ("records",)),
+    Mechanism("smooth-laplace", (ApproxDP,), ORDER),
+    Mechanism("smooth-cauchy", (PureDP,), ORDER),
+    Mechanism("exponential", (PureDP,), ("quantile",)),
+    Mechanism("finite", (PureDP,), ("count",)),
+]
+
+
+def mechanism_names() -> tuple[str, ...]:
+    return tuple(row.name for row in TABLE)
+
+
+def mechanism_named(name: object) -> Mechanism:
+    """The row of the table with this name."""
+    for row in TABLE:
+        if row.name == name:
+            return row
+    raise InvalidArgument(f"mechanism = {name!r:.60}; there are {', '.join(mechanism_names())}.", argument="mechanism")
+
+
+def added_noise(name: str) -> AddedNoise:
+    """How the mechanism fits noise to a sum; mechanisms that add none are refused."""
+    found = mechanism_named(name).added
+    if found is None:
+        raise Unregistered(f"The mechanism {name!r} adds no noise to numbers. Nothing was spent.", piece="added")
+    return found
+
+
+def register_mechanism(mechanism: Mechanism) -> None:
+    """Add a row to the table, once the exact divergence of its law is within every guarantee that it claims."""
+    from noisewise.privacy.divergence import check_claims
+
+    if mechanism.name in mechanism_names():
+        raise InvalidArgument(f"There is a mechanism {mechanism.name!r} already.", argument="mechanism")
+    check_claims(mechanism)
+    TABLE.append(mechanism)
 
 
 def default_mechanism(kind: str, guarantee: Guarantee, *, is_categorical: bool) -> str:
@@ -47,16 +121,13 @@ def default_mechanism(kind: str, guarantee: Guarantee, *, is_categorical: bool) 
         return "randomized-response"
     for row in TABLE:
         if kind in row.statistics and isinstance(guarantee, row.guarantees):
-            return row.mechanism
+            return row.name
     raise Unsupported(f"No mechanism gives {kind} a guarantee of kind {guarantee.kind}.\n{validity_table()}")
 
 
 def check_validity(mechanism: str, kind: str, guarantee: Guarantee, *, neighbours: str) -> None:
     """Refuse a mechanism outside its row of the table, with the table."""
-    if not isinstance(mechanism, str) or mechanism not in MECHANISMS:
-        named = ", ".join(MECHANISMS)
-        raise InvalidArgument(f"mechanism = {mechanism!r:.60}; there are {named}.", argument="mechanism")
-    row = TABLE[MECHANISMS.index(mechanism)]
+    row = mechanism_named(mechanism)
     if kind not in row.statistics or not isinstance(guarantee, row.guarantees):
         raise Unsupported(
             f"The mechanism {mechanism!r} does not give {kind} a guarantee of kind {guarantee.kind}. "
@@ -74,5 +145,5 @@ def validity_table() -> str:
     lines = ["  mechanism            guarantee                                       statistics"]
     for row in TABLE:
         kinds = ", ".join(kind.__name__ for kind in row.guarantees)
-        lines.append(f"  {row.mechanism:<20} {kinds:<47} {', '.join(row.statistics)}")
+        lines.append(f"  {row.name:<20} {kinds:<47} {', '.join(row.statistics)}")
     return "\n".join(lines)

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from noisewise.errors import Unsupported
+from noisewise.laws import additive_law, normal_mixture
 from noisewise.likelihood.joint import stated_sizes
 from noisewise.likelihood.normal_laplace import draw_mixing
 from noisewise.populations.parameters import Theta
-from noisewise.privacy.law import AdditiveLaw, DiscreteLaplace
 from noisewise.regression.problem import Floats
 from noisewise.regression.row_law import row_law
 from noisewise.release import Release
@@ -45,14 +45,14 @@ class MomentsLaw:
         """T (K, size), one draw a row of theta."""
         statistic, law = self.release.statistic, self.release.law
         assert isinstance(statistic, Moments)
-        assert isinstance(law, AdditiveLaw)
         pairs = np.array(statistic.pairs(self.release.schema), np.int64)
         mean, covariance = row_law(self.model, statistic, self.release.schema, theta).moments(
             pairs, intercept=statistic.intercept, block=statistic.block
         )
         n = self.n // statistic.block
-        scale = np.array(law.scale) if isinstance(law, DiscreteLaplace) else None
-        variance = np.broadcast_to(np.square(law.sd), mean.shape)
+        laplace = normal_mixture(law).laplace_scale
+        scale = None if laplace is None else np.array(laplace)
+        variance = np.broadcast_to(np.square(additive_law(law).sd), mean.shape)
         for _ in range(1 if scale is None else TURNS):
             drawn = _given_noise(rng, n * mean, n * covariance, self.release.estimate, variance)
             if scale is not None:

@@ -22,10 +22,10 @@ import numpy as np
 from noisewise.design.blank import record_count
 from noisewise.design.laplace_vector import laplace_vector_information
 from noisewise.errors import Unsupported
+from noisewise.laws import additive_law, normal_mixture
 from noisewise.likelihood import normal_gaussian
 from noisewise.plan import Plan
 from noisewise.populations.parameters import Theta, rows_of
-from noisewise.privacy.law import AdditiveLaw, DiscreteLaplace
 from noisewise.regression.configurations import Configurations
 from noisewise.regression.location import CONFIGURATION_SHARE
 from noisewise.regression.location_information import Nuisance, nuisance_prior, nuisances
@@ -92,9 +92,9 @@ class MomentsInformation:
         self.seed, self.draws = seed, draws
         kept = [k for k, pair in enumerate(self.statistic.pairs(plan.part_schema)) if len(pair) == 2]
         self.pairs = np.array([self.statistic.pairs(plan.part_schema)[k] for k in kept], np.int64)
-        assert isinstance(plan.law, AdditiveLaw)
-        self.sd, self.scale = np.array(plan.law.sd)[kept], np.array(plan.law.scale)[kept]
-        self.is_laplace = isinstance(plan.law, DiscreteLaplace)
+        law = additive_law(plan.law)
+        self.sd, self.scale = np.array(law.sd)[kept], np.array(law.scale)[kept]
+        self.is_laplace = normal_mixture(law).is_laplace
 
     @property
     def method(self) -> str:

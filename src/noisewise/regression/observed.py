@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.laws import additive_law, normal_mixture
 from noisewise.likelihood.joint import check_disjoint, listed_releases, stated_sizes
 from noisewise.likelihood.stated_n import contradictions
-from noisewise.privacy.law import AdditiveLaw, DiscreteLaplace
 from noisewise.regression.configurations import Configurations, has_conditions
 from noisewise.regression.problem import Eigenvalue, Floats, Holder
 from noisewise.regression.units import Units, same_covariates
@@ -171,9 +171,8 @@ def clamp_bounds(statistic: Moments, schema: Schema) -> tuple[Floats, Floats]:
 
 def _sums(release: Release, statistic: Moments) -> list[tuple[tuple[int, ...], Sum]]:
     """Every released sum by its indices into w."""
-    law = release.law
-    assert isinstance(law, AdditiveLaw)
-    scales = law.scale if isinstance(law, DiscreteLaplace) else (0.0,) * law.size
+    law = additive_law(release.law)
+    scales = normal_mixture(law).laplace_scale or (0.0,) * law.size
     noisy = zip(release.estimate.tolist(), (sd * sd for sd in law.sd), scales, strict=True)
     return list(zip(statistic.pairs(release.schema), noisy, strict=True))
 
@@ -211,14 +210,13 @@ def _eigenvalue(releases: Sequence[Release], statistic: Moments) -> Eigenvalue |
         raise Unsupported("Two smallest eigenvalues of the same records were given; use one.")
     (release,) = found
     assert isinstance(release.statistic, SmallestEigenvalue)
-    assert isinstance(release.law, AdditiveLaw)
     if not same_covariates(statistic, release.statistic):
         raise Unsupported(f"{release.statistic} and {statistic} centre or scale their features differently.")
     delta = getattr(release.guarantee, "delta", None)
     return Eigenvalue(
         value=float(release.estimate[0]),
-        sd=release.law.sd[0],
-        is_laplace=isinstance(release.law, DiscreteLaplace),
+        sd=additive_law(release.law).sd[0],
+        is_laplace=normal_mixture(release.law).is_laplace,
         delta=None if delta is None else float(delta),
     )
 

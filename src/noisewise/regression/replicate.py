@@ -17,10 +17,10 @@ import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import integer
+from noisewise.laws import additive_law
 from noisewise.likelihood.simulate import Integers, draw_noise
 from noisewise.plan import Plan
 from noisewise.populations.parameters import Theta, rows_of
-from noisewise.privacy.law import AdditiveLaw
 from noisewise.regression.location_rows import LocationLaw
 from noisewise.regression.priors import (
     COVARIATE_COVARIANCE,
@@ -57,10 +57,10 @@ def simulate_values(
             argument="n",
         )
     sums = draw_sums(row_law(model, statistic, schema, theta), rng, statistic, plan, size)
-    assert isinstance(plan.law, AdditiveLaw)
-    steps = np.floor(sums / np.array(plan.law.step) + 0.5).astype(np.int64)
+    law = additive_law(plan.law)
+    steps = np.floor(sums / np.array(law.step) + 0.5).astype(np.int64)
     count = rows_of(theta)
-    noise = [draw_noise(rng, plan.law, count, component=k) for k in range(plan.law.size)]
+    noise = [draw_noise(rng, law, count, component=k) for k in range(law.size)]
     return np.asarray(steps + np.stack(noise, axis=1))
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from noisewise.laws import Form, additive_law
 from noisewise.printable import printable
-from noisewise.privacy.finite import FiniteLaw, RandomizedResponse
-from noisewise.privacy.law import AdditiveLaw, ExponentialQuantile
 from noisewise.release import Release
 
 MOST_LINES = 40
@@ -28,7 +27,7 @@ def describe_release(release: Release) -> str:
         f"Neighbours: {schema.neighbours}; {_neighbours(release)}",
         f"Columns: {', '.join(f'{name} {column!r}' for name, column in schema.columns.items())}.",
         f"Values outside the bounds were {'clamped to them' if schema.outside == 'clamp' else 'refused'}.",
-        f"Noise: {_law(release)}",
+        f"Noise: {release.law.words()}",
         "",
         *value_lines(release),
         "",
@@ -50,28 +49,12 @@ def value_lines(release: Release) -> list[str]:
 
 def _spreads(release: Release) -> Sequence[str]:
     law = release.law
-    if not isinstance(law, AdditiveLaw):
+    if law.form is not Form.NUMBER:
         return [""] * len(release.value)
-    return [f"  (noise sd {sd / release.divisor:.4g})" for sd in law.sd]
+    return [f"  (noise sd {sd / release.divisor:.4g})" for sd in additive_law(law).sd]
 
 
 def _neighbours(release: Release) -> str:
     if release.schema.is_change_one:
         return "the guarantee compares data sets in which one record was replaced; n is public."
     return "the guarantee compares data sets with one record more or less."
-
-
-def _law(release: Release) -> str:
-    law = release.law
-    if isinstance(law, RandomizedResponse):
-        return f"each record told its true cell with probability {law.keep} (about {float(law.keep):.3f})."
-    if isinstance(law, FiniteLaw):
-        return f"an estimator with {len(law.actions)} possible outputs."
-    if isinstance(law, ExponentialQuantile):
-        return "a point near the quantile, by the exponential mechanism; it serves to set bounds, not to infer from."
-    if isinstance(law, AdditiveLaw):
-        return f"{law.family}, on a lattice of step {', '.join(f'{step:.4g}' for step in sorted(set(law.step))[:4])}."
-    return (
-        f"{law.family}: scaled to the smooth sensitivity of the records (alpha {law.alpha}, beta {law.beta:.4g}); "
-        "the scale itself is secret and in no file."
-    )

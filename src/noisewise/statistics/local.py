@@ -31,6 +31,7 @@ class Records:
     feature: Feature
     cells: tuple[float, ...] | None
     kind: ClassVar[str] = "records"
+    is_count: ClassVar[bool] = False
 
     def __init__(self, feature: object, cells: Sequence[object] | None = None) -> None:
         object.__setattr__(self, "feature", read_features((feature,), "Records")[0])

@@ -32,6 +32,7 @@ class OrderStatistic:
 
     __slots__ = ()
     kind: ClassVar[str]
+    is_count: ClassVar[bool] = False
     feature: Feature
 
     def rank(self, n: int) -> int:

@@ -15,10 +15,10 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 from scipy.special import ndtr
 
+from noisewise.laws import additive_law
 from noisewise.likelihood import normal_laplace
 from noisewise.likelihood.model import Likelihood, Parameters
 from noisewise.populations.parameters import Array, Theta
-from noisewise.privacy.law import DiscreteLaplace
 from noisewise.release import Release
 
 PARAMETER = "variance"
@@ -41,8 +41,7 @@ class NormalAbsolutes:
 
     @classmethod
     def of(cls, release: Release) -> NormalAbsolutes:
-        law, n = release.law, release.schema.n
-        assert isinstance(law, DiscreteLaplace)
+        law, n = additive_law(release.law), release.schema.n
         assert n is not None
         bound = float(release.schema.bounded("x").high)
         return cls(n, bound, law.scale[0], float(release.value[0] * law.step[0]))

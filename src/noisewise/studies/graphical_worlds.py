@@ -38,10 +38,10 @@ from noisewise.graphical.matching import match
 from noisewise.graphical.model import GraphicalModel
 from noisewise.graphical.problem import Problem
 from noisewise.graphical.structure import Regions
+from noisewise.laws import additive_law
 from noisewise.likelihood.simulate import draw_noise
 from noisewise.plan import Plan, plan
 from noisewise.privacy.guarantee import ApproxDP, PureDP
-from noisewise.privacy.law import AdditiveLaw
 from noisewise.release import Release
 from noisewise.schema import Levels, Schema
 from noisewise.statistics import Histogram, Marginals
@@ -167,8 +167,7 @@ def tables_plan(
 
 def released(rng: np.random.Generator, planned: Plan, counts: Ints) -> Release:
     """The release of true tables, in their units, with simulated noise of the plan's law."""
-    assert isinstance(planned.law, AdditiveLaw)
-    assert len(set(planned.law.ratio)) == 1
+    assert len(set(additive_law(planned.law).ratio)) == 1
     value = counts + draw_noise(rng, planned.law, len(counts))
     name = f"simulated-{rng.bytes(8).hex()}"
     return Release.of(planned, value.tolist(), dataset=name, ledger_head=None, simulated=True)

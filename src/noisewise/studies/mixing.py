@@ -39,13 +39,13 @@ from noisewise.inference.kernels.pseudo_marginal import PseudoMarginal
 from noisewise.inference.kernels.within_gibbs import WithinGibbs
 from noisewise.inference.target import Target
 from noisewise.inference.transform import Transform
+from noisewise.laws import additive_law
 from noisewise.likelihood.joint import joint_likelihood
 from noisewise.likelihood.quadrature import on_panels
 from noisewise.plan import plan
 from noisewise.populations.parameters import Array, Support, Theta
 from noisewise.populations.population import Normal
 from noisewise.privacy.guarantee import PureDP
-from noisewise.privacy.law import DiscreteLaplace
 from noisewise.release import Release
 from noisewise.schema import Bounded, Schema
 from noisewise.statistics import Mean, column
@@ -162,8 +162,7 @@ def release_of(settings: Mapping[str, Any]) -> Release:
     y = settings["y"]
     if y is None:
         y = math.sqrt(2 * settings["theta"] / math.pi)
-    assert isinstance(planned.law, DiscreteLaplace)
-    value = round(y * n / planned.law.step[0])
+    value = round(y * n / additive_law(planned.law).step[0])
     return Release.of(planned, [value], dataset="simulated", ledger_head=None, simulated=True)
 
 

@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import logsumexp
 
+from noisewise.laws import SmoothLaw, smooth_law
 from noisewise.likelihood.simulate import simulate_values
 from noisewise.likelihood.smooth_scale import of_sorted
 from noisewise.plan import Plan, plan
 from noisewise.populations.parameters import Array
 from noisewise.populations.population import Normal
 from noisewise.privacy.guarantee import ApproxDP
-from noisewise.privacy.law import SmoothLaplace
 from noisewise.privacy.smooth import scale_floor
 from noisewise.schema import Bounded, Schema
 from noisewise.statistics import Maximum, Median, column
@@ -84,7 +84,7 @@ class Problem:
     rank: int
     n: int
     bound: float
-    law: SmoothLaplace
+    law: SmoothLaw
 
     @classmethod
     def of(cls, name: str, settings: Mapping[str, Any]) -> Problem:
@@ -93,8 +93,7 @@ class Problem:
         schema = Schema({"x": Bounded(-bound, bound)}, n=n, neighbours="change-one")
         guarantee = ApproxDP(settings["epsilon"], Fraction(1, n * n) if delta is None else delta)
         planned = plan(statistic, schema, guarantee=guarantee, mechanism="smooth-laplace")
-        assert isinstance(planned.law, SmoothLaplace)
-        return cls(planned, statistic.rank(n), n, bound, planned.law)
+        return cls(planned, statistic.rank(n), n, bound, smooth_law(planned.law))
 
     def simulate(self, rng: np.random.Generator, theta: float, count: int) -> Array:
         """Released values of `count` data sets, as people read them."""

@@ -35,6 +35,7 @@ import numpy as np
 
 from noisewise.baselines.non_private_regression import non_private_regression
 from noisewise.inference.infer import infer
+from noisewise.laws import additive_law
 from noisewise.likelihood.simulate import noisy_values
 from noisewise.plan import Plan, plan
 from noisewise.privacy.guarantee import GaussianDP, PureDP
@@ -158,7 +159,7 @@ def seed_for(base: int, method: str) -> int:
 def plan_with_small_noise(statistic: Moments, n: int, guarantee: PureDP | GaussianDP, *, bound: float = FAR) -> Plan:
     """The noise of records in [-1, 1] at that guarantee, in a plan that lets them reach the bound."""
     near, far = (_box(statistic, n, reach) for reach in (NEAR, bound))
-    weights = [1 / scale for scale in plan(statistic, near, guarantee=guarantee).law.scale]  # type: ignore[union-attr]
+    weights = [1 / scale for scale in additive_law(plan(statistic, near, guarantee=guarantee).law).scale]
     norm = 1 if isinstance(guarantee, PureDP) else 2
     moved = statistic.sensitivity(far, norm=norm, weights=weights).value  # scale_k = moved/(weight_k epsilon)
     return plan(statistic, far, guarantee=type(guarantee)(float(moved)), weights=weights)

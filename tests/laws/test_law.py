@@ -8,9 +8,9 @@ import mpmath as mp
 import numpy as np
 import pytest
 
+from noisewise import laws
 from noisewise.errors import InvalidArgument
-from noisewise.privacy import law as laws
-from noisewise.privacy.law import (
+from noisewise.laws import (
     DiscreteGaussian,
     DiscreteLaplace,
     ExponentialQuantile,
@@ -316,7 +316,7 @@ def test_a_law_comes_back_from_json_unchanged(law):
     entries = json.loads(json.dumps(law.to_dict()))
     assert law_from_dict(entries) == law
     assert type(law_from_dict(entries)) is type(law)
-    assert laws.FAMILIES[entries["family"]] is type(law)
+    assert laws.protocol.FAMILIES[entries["family"]] is type(law)
 
 
 @pytest.mark.parametrize("law", EXAMPLES, ids=lambda law: law.family)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from noisewise.errors import InvalidArgument
-from noisewise.privacy.finite import (
+from noisewise.laws.finite import (
     FiniteLaw,
     RandomizedResponse,
     adjacent,

@@ -24,9 +24,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from noisewise import exact
-from noisewise.errors import InvalidArgument
+from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.laws.numbers import Floats, refusal
+from noisewise.laws.protocol import Form, Law, register_law
 
-Floats = NDArray[np.float64]
 Rows = Sequence[Sequence[Fraction]]
 MOST_CELLS = 2**20
 LARGEST_EXPONENT = 10**6
@@ -36,6 +37,7 @@ LARGEST_EPSILON = Fraction(1000)  # nothing is built that needs probabilities be
 FINEST = 40  # epsilon is used up to a factor 1 - 2^-40: about where short fractions stop being short
 
 
+@register_law
 @dataclass(frozen=True, slots=True)
 class RandomizedResponse:
     """Answer the true cell with probability `keep`, each other cell with (1-keep)/(cells-1)."""
@@ -43,12 +45,14 @@ class RandomizedResponse:
     keep: Fraction
     cells: int
     family: ClassVar[str] = "randomized-response"
+    mechanism: ClassVar[str] = "randomized-response"
+    form: ClassVar[Form] = Form.CELL
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keep", _probability(self.keep, "keep"))
         object.__setattr__(self, "cells", exact.integer(self.cells, "cells", minimum=2, maximum=MOST_CELLS))
         if not 0 < self.keep < 1:
-            raise _refuse("keep", f"keep = {_shown(self.keep)} must lie strictly between 0 and 1")
+            raise refusal("keep", f"keep = {_shown(self.keep)} must lie strictly between 0 and 1")
 
     @property
     def other(self) -> Fraction:
@@ -67,7 +71,24 @@ class RandomizedResponse:
     def to_dict(self) -> dict[str, object]:
         return {"family": self.family, "keep": str(self.keep), "cells": self.cells}
 
+    def read(self, values: Floats) -> Floats:
+        return values
 
+    def is_as_noisy_as(self, due: RandomizedResponse) -> bool:
+        return self.keep <= due.keep
+
+    def smaller(self, factor: Fraction) -> RandomizedResponse:
+        odds = self.keep / self.other / factor
+        return RandomizedResponse(odds / (odds + self.cells - 1), self.cells)
+
+    def brief(self) -> str:
+        return f"answered truthfully with probability {self.keep}, else any of the other {self.cells - 1} cells"
+
+    def words(self) -> str:
+        return f"each record told its true cell with probability {self.keep} (about {float(self.keep):.3f})."
+
+
+@register_law
 @dataclass(frozen=True, slots=True)
 class FiniteLaw:
     """Row s is the exact law of the output index given statistic value s; output j means action j."""
@@ -75,6 +96,8 @@ class FiniteLaw:
     rows: tuple[tuple[Fraction, ...], ...]
     actions: tuple[float, ...]
     family: ClassVar[str] = "finite"
+    mechanism: ClassVar[str] = "finite"
+    form: ClassVar[Form] = Form.ACTION
     _log_rows: Floats = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -90,6 +113,37 @@ class FiniteLaw:
     def to_dict(self) -> dict[str, object]:
         rows = [[str(p) for p in row] for row in self.rows]
         return {"family": self.family, "rows": rows, "actions": list(self.actions)}
+
+    def read(self, values: Floats) -> Floats:
+        """The action of each output."""
+        return np.array([self.actions[int(value)] for value in values])
+
+    def is_as_noisy_as(self, due: FiniteLaw) -> bool:
+        """Its plan has checked its rows exactly."""
+        return True
+
+    def smaller(self, factor: Fraction) -> FiniteLaw:
+        return FiniteLaw(tuple(_sharpened(row, k, factor) for k, row in enumerate(self.rows)), self.actions)
+
+    def brief(self) -> str:
+        return "drawn from the estimator's row for the true count"
+
+    def words(self) -> str:
+        return f"an estimator with {len(self.actions)} possible outputs."
+
+
+def cell_law(law: Law) -> RandomizedResponse:
+    """The law as randomized response; other forms are refused."""
+    if not isinstance(law, RandomizedResponse):
+        raise Unsupported(f"The law {law.family!r} publishes {law.form.value}, no cells.", law=law.family)
+    return law
+
+
+def action_law(law: Law) -> FiniteLaw:
+    """The law as an estimator's matrix; other forms are refused."""
+    if not isinstance(law, FiniteLaw):
+        raise Unsupported(f"The law {law.family!r} publishes {law.form.value}, no actions.", law=law.family)
+    return law
 
 
 def randomized_response(cells: int, epsilon: Fraction) -> RandomizedResponse:
@@ -258,7 +312,7 @@ def _probability(value: object, argument: str) -> Fraction:
     else:
         number = Fraction(int(value.numerator), int(value.denominator))
     if not 0 <= number <= 1 or number.denominator >= 10**LONGEST_FRACTION:
-        raise _refuse(
+        raise refusal(
             argument, f"{argument} must hold probabilities between 0 and 1 of at most {LONGEST_FRACTION} digits"
         )
     return number
@@ -267,7 +321,7 @@ def _probability(value: object, argument: str) -> Fraction:
 def _long_fraction(value: str, argument: str) -> Fraction:
     numerator, denominator = value.split("/")
     if max(len(numerator), len(denominator)) > LONGEST_FRACTION:
-        raise _refuse(argument, f"{argument} must be written with at most {LONGEST_FRACTION} digits")
+        raise refusal(argument, f"{argument} must be written with at most {LONGEST_FRACTION} digits")
     return Fraction(int(numerator), int(denominator))
 
 
@@ -276,12 +330,12 @@ def _stochastic(rows: object, columns: int) -> tuple[tuple[Fraction, ...], ...]:
     given = _listed(rows)
     lists = [_listed(row) for row in given or []]
     if given is None or None in lists:
-        raise _refuse("rows", "rows must be a sequence of sequences of probabilities")
+        raise refusal("rows", "rows must be a sequence of sequences of probabilities")
     matrix = tuple(tuple(_probability(p, "rows") for p in row or []) for row in lists)
     if not matrix or any(len(row) != columns for row in matrix):
-        raise _refuse("rows", f"rows must be given, each with {columns} entries: one per action")
+        raise refusal("rows", f"rows must be given, each with {columns} entries: one per action")
     if any(sum(row) != 1 for row in matrix):
-        raise _refuse("rows", "every row must sum to exactly 1")
+        raise refusal("rows", "every row must sum to exactly 1")
     return matrix
 
 
@@ -294,7 +348,7 @@ def _listed(value: object) -> list[Any] | None:
 def _index(value: ArrayLike, count: int, argument: str) -> NDArray[np.int64]:
     index = np.asarray(value)
     if index.dtype.kind not in "iu" or np.any((index < 0) | (index >= count)):
-        raise _refuse(argument, f"{argument} must be whole numbers from 0 to {count - 1}")
+        raise refusal(argument, f"{argument} must be whole numbers from 0 to {count - 1}")
     return index.astype(np.int64)
 
 
@@ -304,16 +358,16 @@ def _shown(p: Fraction) -> str:
 
 def _actions(values: object) -> tuple[float, ...]:
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
-        raise _refuse("actions", "actions must be a sequence of numbers, one an output")
+        raise refusal("actions", "actions must be a sequence of numbers, one an output")
     actions = tuple(_action(value) for value in values)
     if not actions:
-        raise _refuse("actions", "actions must not be empty")
+        raise refusal("actions", "actions must not be empty")
     return actions
 
 
 def _action(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= 1e200:
-        raise _refuse("actions", "actions must be numbers of at most 1e200 in magnitude")
+        raise refusal("actions", "actions must be numbers of at most 1e200 in magnitude")
     return float(value)
 
 
@@ -324,5 +378,7 @@ def _log(p: Fraction) -> float:
     return math.log1p(-float(1 - p)) if 2 * p > 1 else math.log(p.numerator) - math.log(p.denominator)
 
 
-def _refuse(argument: str, reason: str) -> InvalidArgument:
-    return InvalidArgument(f"{reason}. Nothing was spent.", argument=argument)
+def _sharpened(row: Sequence[Fraction], true: int, factor: Fraction) -> tuple[Fraction, ...]:
+    """A row with more weight on the true value's own output."""
+    heavier = [p / factor if k == true else p for k, p in enumerate(row)]
+    return tuple(p / sum(heavier) for p in heavier)

@@ -1,0 +1,341 @@
+"""What a noise law is: plain data with its probabilities. Nothing here is random, and nothing here is a branch by law.
+
+A release publishes value + step*K, an integer number K of public lattice steps drawn from one of
+    discrete Laplace    P(k) = (1-a)/(1+a) a^|k|,  a = exp(-1/r)        r = scale/step
+    discrete Gaussian   P(k) = exp(-k^2/2r^2) / sum_j exp(-j^2/2r^2)
+    rounded Gaussian    K = round(r Z),  P(k) = Phi((k+1/2)/r) - Phi((k-1/2)/r)
+    smooth Laplace      K = round(r V),  V ~ Laplace(1)                 r = S/(alpha step), S secret
+    smooth Cauchy       K = round(r C),  C ~ Cauchy(0, 1)
+or is an index drawn from a row of exact Fractions (randomized response, a finite law), or a point near a quantile.
+Rounding a continuous law is post-processing, so a continuous proof of privacy holds on the lattice as it stands.
+
+Behaviour that needs another room (drawing in `holder.draw`, simulating in `likelihood.simulate`) is registered there
+for each law, and asking for it without a registration raises `Unregistered`, which names the piece. Formulas that are
+closed only for Laplace and normal noise ask for `normal_mixture(law)`: a law that is no such mixture is refused by it,
+never taken for a Gaussian one.
+
+Promise: the log-probabilities are right to rounding for every r between 1e-3 and 2^55, in the far tails too.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from enum import Enum
+from fractions import Fraction
+from typing import Any, ClassVar, Protocol, Self, TypeVar, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from noisewise import exact
+from noisewise.errors import InvalidArgument, Unregistered, Unsupported
+from noisewise.laws.numbers import Floats, floats, positive_number, positive_numbers, power_of_two, refusal
+
+LARGEST_RATIO = 2.0**55  # below it the chance that noise reaches 2^63 steps is under exp(-256)
+SMALLEST_RATIO = 2.0**-200  # nothing overflows when 2^63 steps are scored
+
+
+class Form(Enum):
+    """What a release under a law holds."""
+
+    NUMBER = "numbers with noise of a public scale"
+    SCALED = "a number with noise of a secret scale"
+    CELL = "counts of answers that may be untrue"
+    ACTION = "the index of an action"
+    POINT = "a point near a quantile"
+
+
+class Law(Protocol):
+    """A noise law as plain data, compared by value."""
+
+    family: ClassVar[str]  # its name in files
+    mechanism: ClassVar[str]  # the name in the validity table under which a plan gives it
+    form: ClassVar[Form]
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain data, read back unchanged by `law_from_dict`."""
+
+    def read(self, values: Floats) -> Floats:
+        """Published integers in the units of the sum, or as what they stand for."""
+
+    def is_as_noisy_as(self, due: Self) -> bool:
+        """True where it hides at least as much as `due`, a law of its own kind."""
+
+    def smaller(self, factor: Fraction) -> Self:
+        """The same law with less noise: scales shrink by `factor`, odds and rates grow by 1/factor (planted faults)."""
+
+    def brief(self) -> str:
+        """What happens to one component, in a few words."""
+
+    def words(self) -> str:
+        """The law in a sentence for readers of a release."""
+
+
+class Mixing(Enum):
+    """Of which law the variance is, where noise is normal given its variance."""
+
+    NONE = "Gaussian"  # the variance is fixed: sd^2
+    EXPONENTIAL = "Laplace"  # the variance is exponential with mean 2 b^2
+
+
+@dataclass(frozen=True, slots=True)
+class NormalMixture:
+    """Noise that is normal given its variance: `scale` holds the sd, or Laplace's b, of each component."""
+
+    mixing: Mixing
+    scale: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.mixing, Mixing):
+            raise InvalidArgument("mixing must be one of Mixing: closed forms know no other.", argument="mixing")
+
+    @property
+    def is_laplace(self) -> bool:
+        return self.mixing is Mixing.EXPONENTIAL
+
+    @property
+    def laplace_scale(self) -> tuple[float, ...] | None:
+        """b of each component; None where the variance is fixed."""
+        return self.scale if self.is_laplace else None
+
+    @property
+    def variance(self) -> tuple[float, ...]:
+        """The variance of each component, its mixing integrated out."""
+        return tuple((2 if self.is_laplace else 1) * scale * scale for scale in self.scale)
+
+
+class SmoothShape(Enum):
+    """The continuous laws of unit scale that formulas of order statistics are written for."""
+
+    LAPLACE = "Laplace"
+    CAUCHY = "Cauchy"
+
+
+@dataclass(frozen=True, slots=True)
+class AdditiveLaw(ABC):
+    """Independent noise on every component, in whole steps; `scale` and `step` are in units of the sum."""
+
+    scale: tuple[float, ...]
+    step: tuple[float, ...]
+    family: ClassVar[str]
+    mechanism: ClassVar[str]
+    form: ClassVar[Form] = Form.NUMBER
+    is_log_concave: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", positive_numbers(self.scale, "scale"))
+        object.__setattr__(self, "step", positive_numbers(self.step, "step"))
+        if len(self.scale) != len(self.step):
+            raise refusal("step", f"{len(self.scale)} scales need as many steps, not {len(self.step)}")
+        for scale, step in zip(self.scale, self.step, strict=True):
+            power_of_two(step, "step")
+            if not Fraction(SMALLEST_RATIO) <= Fraction(scale) / Fraction(step) < Fraction(LARGEST_RATIO):
+                raise refusal("scale", f"scale/step = {scale!r}/{step!r} must lie between 2**-200 and 2**55")
+
+    @property
+    def size(self) -> int:
+        """The number of components."""
+        return len(self.scale)
+
+    @property
+    def ratio(self) -> tuple[float, ...]:
+        """r = scale/step of each component; exact, since the step is a power of two."""
+        return tuple(scale / step for scale, step in zip(self.scale, self.step, strict=True))
+
+    def to_dict(self) -> dict[str, object]:
+        return {"family": self.family, "scale": list(self.scale), "step": list(self.step)}
+
+    def read(self, values: Floats) -> Floats:
+        return values * (np.array(self.step) if self.size == len(values) else self.step[0])
+
+    def is_as_noisy_as(self, due: Self) -> bool:
+        """A margin of 1e-9 is for later rounding rules."""
+        return all(scale >= least * (1 - 1e-9) for scale, least in zip(self.scale, due.scale, strict=True))
+
+    def smaller(self, factor: Fraction) -> Self:
+        return replace(self, scale=tuple(float(factor) * scale for scale in self.scale))
+
+    def repeated(self, count: int) -> Self:
+        """`count` independent vectors as one long one."""
+        return replace(self, scale=self.scale * count, step=self.step * count)
+
+    def brief(self) -> str:
+        return f"{self.family} noise"
+
+    def words(self) -> str:
+        return f"{self.family}, on a lattice of step {', '.join(f'{step:.4g}' for step in sorted(set(self.step))[:4])}."
+
+    def mixture(self) -> NormalMixture | None:
+        """The law as a normal one with a variance of its own law, where it is one up to its lattice; else None."""
+        return None
+
+    def reach(self, tail: float, component: int = 0) -> int:
+        """A number of steps that the noise exceeds, on one side, with probability at most `tail`."""
+        high = 1
+        while float(self.cdf(-high, component)) > tail:
+            high *= 2
+        low = high // 2
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if float(self.cdf(-middle, component)) > tail else (low, middle)
+        return high
+
+    def _ratio(self, component: int) -> float:
+        k = exact.integer(component, "component", minimum=0, maximum=self.size - 1)
+        return self.scale[k] / self.step[k]
+
+    @property
+    @abstractmethod
+    def sd(self) -> tuple[float, ...]:
+        """The standard deviation of each component, in units of the sum."""
+
+    @abstractmethod
+    def log_pmf(self, k: ArrayLike, component: int = 0) -> Floats:
+        """log P(noise = k steps)."""
+
+    @abstractmethod
+    def cdf(self, k: ArrayLike, component: int = 0) -> Floats:
+        """P(noise <= k steps)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SmoothLaw(ABC):
+    """Noise whose scale S(x)/alpha is a beta-smooth bound of the local sensitivity: the rule is public, S is secret."""
+
+    alpha: Fraction
+    beta: float
+    step: float
+    family: ClassVar[str]
+    mechanism: ClassVar[str]
+    form: ClassVar[Form] = Form.SCALED
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "alpha", exact.fraction(self.alpha, "alpha", positive=True))
+        object.__setattr__(self, "beta", positive_number(self.beta, "beta"))
+        object.__setattr__(self, "step", power_of_two(self.step, "step"))
+
+    def to_dict(self) -> dict[str, object]:
+        return {"family": self.family, "alpha": str(self.alpha), "beta": self.beta, "step": self.step}
+
+    def read(self, values: Floats) -> Floats:
+        return values * self.step
+
+    def is_as_noisy_as(self, due: Self) -> bool:
+        return self.alpha <= due.alpha and self.beta <= due.beta * (1 + 1e-9)
+
+    def smaller(self, factor: Fraction) -> Self:
+        return replace(self, alpha=self.alpha / factor)
+
+    def brief(self) -> str:
+        return "noise scaled to the smooth sensitivity of the records, which stays secret"
+
+    def words(self) -> str:
+        return (
+            f"{self.family}: scaled to the smooth sensitivity of the records (alpha {self.alpha}, beta "
+            f"{self.beta:.4g}); the scale itself is secret and in no file."
+        )
+
+    def _ratio(self, smooth_scale: ArrayLike) -> Floats:
+        """r = S/(alpha step), elementwise."""
+        scale = floats(smooth_scale)
+        if not np.all((scale > 0) & np.isfinite(scale)):
+            raise refusal(
+                "smooth_scale", "a smooth scale must be positive and finite (it is secret, so it is not shown)"
+            )
+        return scale / (float(self.alpha) * self.step)
+
+    def shape(self) -> SmoothShape | None:
+        """The continuous law behind it, where a closed formula is written for it; else None."""
+        return None
+
+    @abstractmethod
+    def log_pmf(self, k: ArrayLike, *, smooth_scale: ArrayLike) -> Floats:
+        """log P(noise = k steps | S = smooth_scale)."""
+
+    @abstractmethod
+    def cdf(self, k: ArrayLike, *, smooth_scale: ArrayLike) -> Floats:
+        """P(noise <= k steps | S = smooth_scale)."""
+
+
+# ---- which laws there are ----
+
+FAMILIES: dict[str, type[Law]] = {}
+Kind = TypeVar("Kind", bound=type[Any])
+
+
+def register_law(kind: Kind) -> Kind:
+    """Make a law known by the name of its family, so that release files may hold it; a class decorator.
+
+    Which guarantee it can give is claimed, and checked, when its mechanism is registered.
+    """
+    if kind.family in FAMILIES:
+        raise InvalidArgument(f"There is a law {kind.family!r} already: choose another family.", argument="kind")
+    FAMILIES[kind.family] = kind
+    return kind
+
+
+def law_from_dict(entries: Mapping[str, object]) -> Law:
+    """The law written by `to_dict`; anything missing, unknown or out of its domain is refused by name."""
+    if not isinstance(entries, Mapping):
+        raise refusal("law", "a law is written as a mapping with a 'family'")
+    family = entries.get("family")
+    found = FAMILIES.get(family) if isinstance(family, str) else None
+    if found is None:
+        raise refusal("family", f"the noise family must be one of {', '.join(FAMILIES)}")
+    kind = cast("type[Any]", found)
+    expected = {entry.name for entry in fields(kind) if entry.init}
+    if set(entries) != expected | {"family"}:
+        raise refusal("law", f"a {family} law has exactly the entries family, {', '.join(sorted(expected))}")
+    return cast(Law, kind(**{name: entries[name] for name in expected}))
+
+
+# ---- what a formula may ask of a law ----
+
+
+def additive_law(law: Law) -> AdditiveLaw:
+    """The law as noise of a public scale on numbers; other forms are refused."""
+    if not isinstance(law, AdditiveLaw):
+        raise Unsupported(
+            f"The law {law.family!r} publishes {law.form.value}; here only noise of a public scale can be read.",
+            law=law.family,
+        )
+    return law
+
+
+def smooth_law(law: Law) -> SmoothLaw:
+    """The law as noise of a secret scale; other forms are refused."""
+    if not isinstance(law, SmoothLaw):
+        raise Unsupported(
+            f"The law {law.family!r} publishes {law.form.value}; here only noise of a secret scale can be read.",
+            law=law.family,
+        )
+    return law
+
+
+def normal_mixture(law: Law) -> NormalMixture:
+    """The law as normal noise with a fixed or an exponential variance: what the closed formulas are written for."""
+    found = additive_law(law).mixture()
+    if found is None:
+        raise Unregistered(
+            f"The law {law.family!r} is neither normal nor Laplace noise (its `mixture()` is None), and this formula "
+            "is closed for those two alone. One sum or one count under it can be learnt from; or give the law its "
+            "`mixture()`.",
+            law=law.family,
+            piece="mixture",
+        )
+    return found
+
+
+def smooth_shape(law: Law) -> SmoothShape:
+    """The continuous law behind noise of a secret scale: Laplace or Cauchy, or a refusal."""
+    found = smooth_law(law).shape()
+    if found is None:
+        raise Unregistered(
+            f"The law {law.family!r} is neither Laplace nor Cauchy noise (its `shape()` is None), and this formula is "
+            "written for those two alone.",
+            law=law.family,
+            piece="shape",
+        )
+    return found
