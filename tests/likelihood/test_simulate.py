@@ -14,7 +14,8 @@ import noisewise as nw
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.holder.evaluate import lattice_values
 from noisewise.likelihood import simulate as simulation
-from noisewise.likelihood.simulate import draw_answers, draw_noise, noisy_values, simulate, simulate_values
+from noisewise.likelihood.simulate import draw_answers, draw_noise, noisy_values, simulate_values
+from noisewise.models.simulate import simulate
 from noisewise.populations.population import Bernoulli, Categorical, Joint, Normal
 from noisewise.privacy.finite import FiniteLaw, RandomizedResponse
 from noisewise.privacy.law import DiscreteGaussian, DiscreteLaplace, RoundedGaussian, SmoothCauchy, SmoothLaplace

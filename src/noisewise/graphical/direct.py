@@ -21,8 +21,8 @@ from scipy.special import ndtri
 from noisewise.errors import Unsupported
 from noisewise.graphical.answers import Probabilities
 from noisewise.inference.intervals import checked_level
+from noisewise.joining import listed_releases, stated_sizes
 from noisewise.likelihood import normal_laplace
-from noisewise.likelihood.joint import listed_releases, stated_sizes
 from noisewise.likelihood.stated_n import contradictions
 from noisewise.privacy.law import AdditiveLaw, DiscreteLaplace
 from noisewise.release import Release

@@ -24,7 +24,7 @@ from noisewise.errors import Unsupported
 from noisewise.likelihood import binomial_laplace, binomial_sum, cells, conjugate
 from noisewise.likelihood.binomial_sum import BinomialSum
 from noisewise.likelihood.differences import central_difference
-from noisewise.likelihood.model import Parameters, scalar_supports
+from noisewise.likelihood.model import GroupLaw, Parameters, scalar_supports
 from noisewise.likelihood.simulate import columns_of
 from noisewise.likelihood.table_sum import PoissonCells, TableSum
 from noisewise.populations.cleaned import attach, cell_probabilities
@@ -41,13 +41,14 @@ MOST_WORK = 300_000  # entries of the transforms of one row of theta: some 50 mi
 
 
 @dataclass(frozen=True, slots=True)
-class CountModel:
+class CountModel(GroupLaw):
     """Releases of the same count of the same records: their noise factors multiply given the count."""
 
     releases: tuple[Release, ...]
     population: Any
     n: int
     is_exact: ClassVar[bool] = True
+    is_quick: ClassVar[bool] = True
     cautions: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
@@ -122,6 +123,13 @@ class CountModel:
         log_concave = None if self._has_finite_law else self.log_noise
         return conjugate.BetaPosterior.of(prior, self.n, log_concave, self._every_log_noise)
 
+    def conjugate(self) -> conjugate.BetaPosterior | None:
+        """That mixture where the prior is a beta law and the counts are few enough to mix over."""
+        try:
+            return None if self.beta_prior is None else self.beta_posterior(self.beta_prior)
+        except Unsupported:  # too many counts: the parameter is integrated instead
+            return None
+
     @property
     def _has_finite_law(self) -> bool:
         return any(isinstance(release.law, FiniteLaw) for release in self.releases)
@@ -163,7 +171,7 @@ class CountModel:
 
 
 @dataclass(frozen=True, slots=True)
-class TableModel:
+class TableModel(GroupLaw):
     """Releases of the same table of the same records, each cell with its own noise."""
 
     releases: tuple[Release, ...]
@@ -249,12 +257,16 @@ class TableModel:
         """The exact posterior of that unknown, as a mixture of Dirichlet laws."""
         return conjugate.DirichletPosterior.of(prior, self.n, self.log_noise)
 
+    def conjugate(self) -> conjugate.DirichletPosterior | None:
+        """That mixture where the prior is a Dirichlet law."""
+        return None if self.dirichlet_prior is None else self.dirichlet_posterior(self.dirichlet_prior)
+
     def _table(self, theta: Theta) -> TableSum:
         return TableSum(self.n, PoissonCells(self.n, self.probabilities(theta)), self.log_noise)
 
 
 @dataclass(frozen=True, slots=True)
-class CellsModel:
+class CellsModel(GroupLaw):
     """Answers under randomized response: their counts are multinomial, cell by cell through the response matrix."""
 
     releases: tuple[Release, ...]
