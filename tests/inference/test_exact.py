@@ -188,7 +188,7 @@ def test_separate_humps_are_told(rng, shares, centres, sds, humps):
 
     found = exact(rng, target_of(likelihood, x=stats.norm(0, 30))).verdict.evidence
     assert found.humps == humps
-    assert (f"{humps} separate humps" in str(found)) == (humps > 1)
+    assert (f"{humps} separate humps" in found.sentence()) == (humps > 1)
 
 
 def test_a_narrow_spike_on_a_wide_pedestal(rng):

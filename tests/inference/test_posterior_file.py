@@ -98,6 +98,12 @@ def test_bad_files_are_refused_in_one_sentence(posterior, tmp_path):
         "a hostile population": lambda h, _: h.update(population={"spec": {"x": "__import__('os')"}}),
         "draws of another shape": lambda _, a: a.update(draws_0=np.ones(3)),
         "an unknown verdict": lambda h, _: h.update(verdict={"kind": "Verdict"}),
+        "a verdict of no kind": lambda h, _: h.update(verdict={"kind": "os.system", "text": "true"}),
+        "a verdict without numbers": lambda h, _: h["verdict"].update(non_finite=["a"]),
+        "a check without numbers": lambda h, _: h.update(
+            check={"components": {"a": "b"}, "overall": 0, "replicates": 0}
+        ),
+        "a check of nothing": lambda h, _: h.update(check=[]),
     }
     for name, change in changes.items():
         posterior.save(path)

@@ -73,7 +73,10 @@ def load(path: str | PathLike[str]) -> Posterior:
             energy=arrays.get("energy"),
             **{name: header[name] for name in PLAIN},
         )
-        return found if header["check"] is None else found.with_check(Check.from_dict(header["check"]))
+        if header["check"] is not None:
+            found = found.with_check(Check.from_dict(header["check"]))
+        _ = str(found.verdict), found.check_sentence(is_asked=False)  # numbers that cannot be said are none
+        return found
 
 
 def _renewed(header: dict[str, Any]) -> dict[str, Any]:

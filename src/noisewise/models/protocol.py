@@ -37,9 +37,7 @@ class Law(Protocol):
 
     @property
     def releases(self) -> tuple[Release, ...]: ...
-    def draw_statistic(self, rng: np.random.Generator, theta: Theta) -> Array:
-        """The confidential statistic given releases and theta, one draw for each row of theta."""
-        ...
+    def draw_statistic(self, rng: np.random.Generator, theta: Theta) -> Array: ...  # one draw for each row of theta
 
 
 class Laws(Protocol):
@@ -50,101 +48,39 @@ class Laws(Protocol):
 
 
 class Model(Protocol):
-    """Everything that is asked of a model."""
+    """Everything that is asked of a model; `base.ModelBase` says what each member is."""
 
     @property
-    def free(self) -> tuple[str, ...]:
-        """What is unknown and shown, by name."""
-        ...
-
+    def free(self) -> tuple[str, ...]: ...
     @property
-    def supports(self) -> Mapping[str, Support]:
-        """Where each of these lives."""
-        ...
-
+    def supports(self) -> Mapping[str, Support]: ...
     @property
-    def unlisted(self) -> tuple[str, ...]:
-        """Draws that are kept for later questions and not shown in tables."""
-        ...
-
+    def unlisted(self) -> tuple[str, ...]: ...
     @property
-    def component_labels(self) -> Mapping[str, Sequence[str]]:
-        """What the numbers in a vector of draws are called; without an entry they are numbered."""
-        ...
-
+    def component_labels(self) -> Mapping[str, Sequence[str]]: ...
     @property
-    def coordinates(self) -> tuple[str, ...]:
-        """The numbers in which information is counted: all but the last of a simplex."""
-        ...
-
+    def coordinates(self) -> tuple[str, ...]: ...
     @property
-    def described(self) -> object:
-        """What the analyst gave: the model, or the population behind it."""
-        ...
-
-    def posterior(
-        self,
-        releases: object,
-        *,
-        method: str = "auto",
-        likelihood: str = "auto",
-        draws: int = 1000,
-        warmup: int = 1000,
-        chains: int = 4,
-        seed: int | None = None,
-        progress: bool | Callable[[int, int], None] = True,
-        n: int | Sequence[int] | None = None,
-        **options: Any,
-    ) -> Posterior: ...
+    def described(self) -> object: ...
+    @property
+    def posterior(self) -> Callable[..., Posterior]: ...
     def sample_prior(self, rng: np.random.Generator, count: int) -> dict[str, Array]: ...
-    def prior_rows(self, count: int) -> dict[str, Array]:
-        """`count` values from the prior, always the same ones and as even as can be."""
-        ...
-
-    def prior_of(self, name: str) -> Any:
-        """The frozen prior of one scalar unknown, or None where it has none of its own."""
-        ...
-
-    def theta_at(self, at: object) -> dict[str, Array]:
-        """Rows of parameters from numbers by name."""
-        ...
-
+    def prior_rows(self, count: int) -> dict[str, Array]: ...
+    def prior_of(self, name: str) -> Any: ...
+    def theta_at(self, at: object) -> dict[str, Array]: ...
     def simulate_values(
         self, rng: np.random.Generator, plan: Plan, theta: Theta, *, n: int | None = None, approximate: bool = False
-    ) -> NDArray[np.int64]:
-        """The published integers (K, size) of K simulated data sets, one for each row of theta."""
-        ...
-
+    ) -> NDArray[np.int64]: ...
     def sample_records(
         self, rng: np.random.Generator, schema: Schema, n: int, theta: Theta, columns: Iterable[str]
-    ) -> dict[str, Array]:
-        """n cleaned records for each row of theta, by column (K, n)."""
-        ...
-
-    def joint_likelihood(self, releases: tuple[Release, ...], *, likelihood: str = "auto", n: object = None) -> Laws:
-        """The laws from which confidential statistics are drawn, one for each group of the same records."""
-        ...
-
-    def degrees(self, releases: tuple[Release, ...], theta: Theta) -> Degrees:
-        """How many numbers the releases tell, and how many unknowns they must settle."""
-        ...
-
-    def information_engine(
-        self,
-        plan: Plan,
-        *,
-        method: str = "auto",
-        likelihood: str = "auto",
-        n: object = None,
-        seed: object = None,
-        draws: int | None = None,
-    ) -> Engine:
-        """How the Fisher information of a plan's release is computed."""
-        ...
-
-    def to_spec(self) -> dict[str, str]:
-        """The [population] section of a spec file that reads back as this."""
-        ...
+    ) -> dict[str, Array]: ...
+    def joint_likelihood(
+        self, releases: tuple[Release, ...], *, likelihood: str = "auto", n: object = None
+    ) -> Laws: ...
+    def degrees(self, releases: tuple[Release, ...], theta: Theta) -> Degrees: ...
+    @property
+    def information_engine(self) -> Callable[..., Engine]: ...
+    def to_spec(self) -> dict[str, str]: ...
 
 
 def model_of(thing: object) -> Model:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import ModuleType
 
 import numpy as np
 
@@ -61,28 +62,10 @@ def _individual() -> Sampler:
     return sample
 
 
-def _gibbs_noisy() -> Sampler:
-    from noisewise.regression.gibbs_moments import sample_noisy
+def _gibbs() -> ModuleType:
+    from noisewise.regression import gibbs_moments
 
-    return sample_noisy
-
-
-def _gibbs_prior() -> Sampler:
-    from noisewise.regression.gibbs_moments import sample_prior
-
-    return sample_prior
-
-
-def _gibbs_update() -> Sampler:
-    from noisewise.regression.gibbs_moments import sample_update
-
-    return sample_update
-
-
-def _distributed() -> Sampler:
-    from noisewise.regression.gibbs_moments import sample_distributed
-
-    return sample_distributed
+    return gibbs_moments
 
 
 def _normal_x() -> Sampler:
@@ -91,16 +74,10 @@ def _normal_x() -> Sampler:
     return sample
 
 
-def _fixed_s() -> Sampler:
-    from noisewise.regression.fixed_s import sample
+def _fixed_s() -> ModuleType:
+    from noisewise.regression import fixed_s
 
-    return sample
-
-
-def _fixed_s_fast() -> Sampler:
-    from noisewise.regression.fixed_s import sample_fast
-
-    return sample_fast
+    return fixed_s
 
 
 def _adassp() -> Sampler:
@@ -118,13 +95,13 @@ METHODS: Methods[RegressionMethod] = Methods(
     RegressionMethod("naive", _naive, "the noise ignored", (Option("project", False, yes_or_no),), has_law_of_x=False),
     RegressionMethod("individual", _individual, "rows as unknowns", (Option("accept", 0.9, between_0_and_1),),
                      models_shortening=True),
-    RegressionMethod("gibbs-noisy", _gibbs_noisy, "Gibbs at released fourth moments", has_law_of_x=False),
-    RegressionMethod("gibbs-prior", _gibbs_prior, "Gibbs at given fourth moments"),
-    RegressionMethod("gibbs-update", _gibbs_update, "Gibbs with moments updated"),
-    RegressionMethod("bernstein-distributed", _distributed, "Gibbs over several holders"),
+    RegressionMethod("gibbs-noisy", lambda: _gibbs().sample_noisy, "Gibbs at released moments", has_law_of_x=False),
+    RegressionMethod("gibbs-prior", lambda: _gibbs().sample_prior, "Gibbs at given fourth moments"),
+    RegressionMethod("gibbs-update", lambda: _gibbs().sample_update, "Gibbs with moments updated"),
+    RegressionMethod("bernstein-distributed", lambda: _gibbs().sample_distributed, "Gibbs over several holders"),
     RegressionMethod("normal-x", _normal_x, "normal covariates"),
-    RegressionMethod("fixed-s", _fixed_s, "the covariates' moments held", has_law_of_x=False),
-    RegressionMethod("fixed-s-fast", _fixed_s_fast, "the same, conjugate",
+    RegressionMethod("fixed-s", lambda: _fixed_s().sample, "the covariates' moments held", has_law_of_x=False),
+    RegressionMethod("fixed-s-fast", lambda: _fixed_s().sample_fast, "the same, conjugate",
                      (Option("noise_variance", None, positive_or_none),), has_law_of_x=False),
     RegressionMethod("adassp", _adassp, "a ridge estimate", RIDGE_OPTIONS,
                      is_point=True, has_law_of_x=False),
