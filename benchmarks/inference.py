@@ -21,7 +21,7 @@ from scipy import stats
 
 import noisewise as nw
 from noisewise.inference.posterior import Posterior
-from noisewise.likelihood.simulate import simulate
+from noisewise.models.simulate import simulate
 from noisewise.release import Release
 
 SEED = 1

@@ -29,7 +29,8 @@ from noisewise.errors import InvalidArgument, InvalidRelease, InvalidSpec, Noise
 from noisewise.expressions import DEEPEST, LONGEST_NUMBER, parsed
 from noisewise.files import read_json
 from noisewise.inference.posterior import Posterior
-from noisewise.inference.store import MODELS
+from noisewise.inference.verdict import Verdict, Words
+from noisewise.models.registry import MODELS
 from noisewise.populations import text as populations_text
 from noisewise.populations.text import population_from_spec, population_from_text
 from noisewise.release import Release
@@ -138,7 +139,7 @@ def pieces(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
 def posterior() -> Posterior:
     draws = {"mean": np.linspace(0, 1, 4000).reshape(4, 1000)}
     population = nw.Normal(mean=stats.norm(0.5, 1), sd=0.2)
-    return Posterior(draws, "exact", "b", "auto", "v", population, (release(),))
+    return Posterior(draws, "exact", "b", "auto", Verdict(Words("v")), population, (release(),))
 
 
 def overlapping(header: Any) -> bytes:
@@ -339,7 +340,7 @@ def test_a_posterior_names_its_model_by_a_fixed_list(tmp_path: Path) -> None:
     assert set(MODELS) == {"LinearRegression", "GraphicalModel"}
     regression = nw.LinearRegression(["x"], "y", coefficients=stats.norm(0, 1), noise=stats.invgamma(3))
     made = posterior()
-    Posterior(made.draws, "exact", "b", "auto", "v", regression, ()).save(path)
+    Posterior(made.draws, "exact", "b", "auto", Verdict(Words("v")), regression, ()).save(path)
     header, arrays = pieces(path)
     assert header["population"]["class"] == "LinearRegression"
     for name in ("LinearRegression", "noisewise.regression.model:LinearRegression"):  # the second as 0.1 wrote it
@@ -363,7 +364,9 @@ def test_a_large_honest_posterior_still_loads_with_every_bit(tmp_path: Path, rng
     }
     population = nw.Normal(mean=stats.norm(0.5, 1), sd=0.2)
     moments = {name: (np.full(value.shape[2:], np.nan), np.zeros(value.shape[2:])) for name, value in draws.items()}
-    Posterior(draws, "exact", "b", "auto", "v", population, (release(),), moments=moments).save(tmp_path / "p")
+    Posterior(draws, "exact", "b", "auto", Verdict(Words("v")), population, (release(),), moments=moments).save(
+        tmp_path / "p"
+    )
     again = nw.Posterior.load(tmp_path / "p")
     assert all(np.array_equal(again.draws[name], value) for name, value in draws.items())
     assert again.releases == (release(),)

@@ -15,6 +15,7 @@ from scipy import stats
 import noisewise as nw
 from noisewise.cli.actions import PlainConsole, cell, show_ledger, show_release
 from noisewise.inference.posterior import Posterior
+from noisewise.inference.verdict import Verdict, Words
 from noisewise.printable import printable, printable_lines, shown
 from noisewise.release import Release
 from noisewise.report.page import Section
@@ -90,8 +91,8 @@ def test_a_forged_posterior_is_summed_up_plainly(tmp_path: Path, rng: np.random.
     schema = nw.Schema({"y": nw.Bounded(0, 1)}, n=100, neighbours="change-one")
     release = Release.of(nw.plan(nw.Mean(nw.column("y")), schema, guarantee=nw.PureDP(1)), [5], dataset="d",
                          ledger_head=None, simulated=False)  # fmt: skip
-    forged = Posterior({"mean": rng.normal(size=(2, 100)), EVIL: rng.normal(size=(2, 100))}, EVIL, EVIL, EVIL, EVIL,
-                       population, (release,))  # fmt: skip
+    forged = Posterior({"mean": rng.normal(size=(2, 100)), EVIL: rng.normal(size=(2, 100))}, EVIL, EVIL, EVIL,
+                       Verdict(Words(EVIL)), population, (release,))  # fmt: skip
     forged.save(tmp_path / "p")
     loaded = nw.Posterior.load(tmp_path / "p")
     assert all(line.isprintable() for line in loaded.summary().split("\n"))

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from noisewise.holder.table import Table
     from noisewise.inference.infer import infer
     from noisewise.inference.posterior import Posterior
-    from noisewise.likelihood.simulate import simulate
+    from noisewise.models.simulate import simulate
     from noisewise.online.survey import Survey
     from noisewise.plan import Plan, plan
     from noisewise.point.estimator import Estimator
@@ -102,7 +102,7 @@ _HOME = {
     "noisewise.evaluate.calibration": "calibrate",
     "noisewise.inference.infer": "infer",
     "noisewise.inference.posterior": "Posterior",
-    "noisewise.likelihood.simulate": "simulate",
+    "noisewise.models.simulate": "simulate",
     "noisewise.online.survey": "Survey",
     "noisewise.point.estimator": "Estimator",
     "noisewise.point.optimal": "optimal_estimator",

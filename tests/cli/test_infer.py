@@ -13,7 +13,7 @@ from scipy import stats
 
 from noisewise.cli.infer import FILES, MARK
 from noisewise.inference.posterior import Posterior
-from noisewise.likelihood.simulate import simulate
+from noisewise.models.simulate import simulate
 from noisewise.plan import plan
 from noisewise.populations.population import Bernoulli, Normal
 from noisewise.privacy.guarantee import PureDP

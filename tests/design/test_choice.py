@@ -18,7 +18,7 @@ from noisewise.design.scores import read_score
 from noisewise.errors import Incomparable, InvalidArgument, Unsupported
 from noisewise.inference.infer import infer
 from noisewise.inference.posterior import Posterior
-from noisewise.likelihood.simulate import simulate
+from noisewise.models.simulate import simulate
 from noisewise.plan import Plan, plan
 from noisewise.populations.population import Bernoulli, Categorical, Normal
 from noisewise.privacy.guarantee import ApproxDP, GaussianDP, PureDP
@@ -77,7 +77,7 @@ def test_a_posterior_takes_the_place_of_the_prior() -> None:
 
 
 def test_a_point_estimate_is_one_value_to_look_at() -> None:
-    point = Posterior.point({"variance": 2.0}, method="map", because="", population=VARIANCE, releases=(), instead="mh")
+    point = Posterior.point({"variance": 2.0}, method="map", how="", population=VARIANCE, releases=(), instead="mh")
     choice = choose(plans(Mean(abs(X))), point, likelihood="clt", score="trace")
     at = choose(plans(Mean(abs(X))), VARIANCE, at={"variance": 2.0}, likelihood="clt", score="trace")
     assert choice.ranking[0].score == at.ranking[0].score

@@ -16,7 +16,7 @@ from noisewise.design.continuous import best_cells, best_clamp, best_exponent, b
 from noisewise.design.coordinates import prior_rows
 from noisewise.design.information import information
 from noisewise.inference.infer import infer
-from noisewise.likelihood.simulate import simulate
+from noisewise.models.simulate import simulate
 from noisewise.populations.population import Normal, Poisson
 
 x = nw.column("x")

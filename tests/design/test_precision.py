@@ -12,7 +12,7 @@ from noisewise.design.curve import design_curve
 from noisewise.design.precision import epsilon_for, predicted_sd, simulated_sd
 from noisewise.errors import InvalidArgument, NoisewiseError, PrecisionWarning, Unsupported
 from noisewise.inference.infer import infer
-from noisewise.likelihood.simulate import simulate
+from noisewise.models.simulate import simulate
 from noisewise.plan import Plan, plan
 from noisewise.populations.population import Bernoulli, Categorical, Normal
 from noisewise.privacy.guarantee import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP

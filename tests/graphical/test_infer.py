@@ -17,10 +17,10 @@ def test_a_method_without_a_prior_does_not_speak_of_one(model, rng, method):
     schema, records = schema_of(LEVELS, n=500), some_records(rng, 500)
     release = released(nw.Marginals(["a", "b"], ["c"]), schema, records)
     point = nw.infer(release, model, method=method, **FAST)
-    assert "No release counts d" in point.verdict
-    assert "[b, c] together" in point.verdict
-    assert ("there the prior rules" in point.verdict) == (method == "map")
-    assert ("and the prior only" in point.verdict) == (method == "map")
+    assert "No release counts d" in str(point.verdict)
+    assert "[b, c] together" in str(point.verdict)
+    assert ("there the prior rules" in str(point.verdict)) == (method == "map")
+    assert ("and the prior only" in str(point.verdict)) == (method == "map")
     if method == "collective":
         np.testing.assert_allclose(model.marginal(point, "d").mean, 0.5, atol=1e-6)
 
@@ -79,7 +79,7 @@ def test_a_point_has_no_spread_and_names_the_method_that_has(model, rng):
         with pytest.raises(Unsupported, match="posterior"):
             getattr(point, name)
     assert point.log_evidence is not None
-    assert "point estimate" in point.verdict
+    assert "point estimate" in str(point.verdict)
 
 
 def test_summary_names_levels_and_the_posterior_can_be_kept(model, rng, tmp_path):
@@ -113,8 +113,8 @@ def test_columns_and_cliques_that_no_release_counts_are_named(rng):
     schema, records = schema_of(LEVELS, n=5000), some_records(rng, 5000)
     releases = [released(nw.Marginals(*CLIQUES[:2]), schema, records), released(nw.Histogram("d"), schema, records)]
     posterior = nw.infer(releases, model, method="map", **FAST)
-    assert "No release counts e" in posterior.verdict
-    assert "[c, d] together" in posterior.verdict
+    assert "No release counts e" in str(posterior.verdict)
+    assert "[c, d] together" in str(posterior.verdict)
     np.testing.assert_allclose(posterior.mean["P(e)"], 0.5, atol=0.05)
 
 
@@ -126,7 +126,7 @@ def test_a_weak_release_is_said_to_be_weak(model, rng):
         assert found.is_weak == is_weak
         assert found.strength == pytest.approx(1000 * float(epsilon), rel=1e-6)
         posterior = nw.infer(release, model, method="map", **FAST)
-        assert ("are weak" in posterior.verdict) == is_weak
+        assert ("are weak" in str(posterior.verdict)) == is_weak
     gaussian = released(nw.Marginals(*CLIQUES), schema, some_records(rng, 1000), guarantee=nw.ZeroConcentratedDP("0.5"))
     # n sqrt(2) 2k / sd with sd = sqrt(2k): sqrt(2) sqrt(6) n
     assert observed.observe(model, gaussian).strength == pytest.approx(1000 * np.sqrt(12), rel=0.01)
@@ -140,7 +140,7 @@ def test_a_model_too_large_for_a_tree_says_so_and_refuses_tables_across_it(model
         monkeypatch.setattr(module, "engine_for", too_large)
     theta, release = strong_release(model, rng)
     posterior = nw.infer(release, model, method="map", **FAST)
-    assert "loopy belief propagation" in posterior.verdict
+    assert "loopy belief propagation" in str(posterior.verdict)
     np.testing.assert_allclose(np.ravel(posterior.mean["P(a, b)"]), table_of(model, theta, ["a", "b"]), atol=0.01)
     schema = schema_of(LEVELS, n=200_000)
     single = nw.simulate(nw.plan(nw.Histogram("b"), schema, guarantee=nw.PureDP(4)), model,

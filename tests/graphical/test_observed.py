@@ -100,11 +100,13 @@ def test_a_private_n_is_stated_and_a_contradiction_is_named_or_refused(model, rn
         model.problem(release)
     assert caught.value.argument == "n"
     point = nw.infer(release, model, method="map", n=1000, **FAST)
-    assert "n = 1000, as stated" in point.verdict
+    assert "n = 1000, as stated" in str(point.verdict)
     assert point.stated_n == 1000
     named = next(n for n in range(1000, 1050) if observed.observe(model, release, n=n).warnings)
     assert "the sum of the table of" in str(observed.observe(model, release, n=named).warnings)
-    assert nw.infer(release, model, method="map", n=named, **FAST).verdict.startswith(f"n = {named} was stated, but")
+    assert str(nw.infer(release, model, method="map", n=named, **FAST).verdict).startswith(
+        f"n = {named} was stated, but"
+    )
     with pytest.raises(InvalidArgument, match="State a number that agrees"):
         model.problem(release, n=1050)
 

@@ -15,7 +15,8 @@ import pytest
 
 import noisewise as nw
 from noisewise.holder.evaluate import lattice_values
-from noisewise.likelihood.simulate import noisy_values, simulate
+from noisewise.likelihood.simulate import noisy_values
+from noisewise.models.simulate import simulate
 
 PLACES = ["library", "off", "canteen"]
 N = 150

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from noisewise.inference.posterior import Posterior
+from noisewise.inference.verdict import Verdict, Words
 
 
 @pytest.fixture
 def posterior(rng):
     draws = {"income.mean": rng.normal(5, 1, (4, 200)), "p": rng.dirichlet([1, 1, 1], (4, 200))}
-    return Posterior(draws, "toy", "it is a toy", "auto", None, None, ())
+    return Posterior(draws, "toy", "it is a toy", "auto", Verdict(Words()), None, ())
 
 
 def test_the_installed_version_takes_every_draw_and_agrees_on_the_diagnostics(posterior):

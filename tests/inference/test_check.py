@@ -11,7 +11,8 @@ from noisewise.errors import Unsupported
 from noisewise.inference.cells import chi_square_tail
 from noisewise.inference.check import Check
 from noisewise.inference.degrees import Degrees, degrees, log_linear_terms
-from noisewise.likelihood.simulate import simulate
+from noisewise.models.base import ModelBase
+from noisewise.models.simulate import simulate
 
 ALARM = 1e-6
 X = nw.column("x")
@@ -97,9 +98,13 @@ def test_tables_of_several_cliques_tell_their_log_linear_terms(rng):
         assert log_linear_terms(cliques, levels) == rank
 
 
+class Uncounted(ModelBase):
+    """A model that says nothing of itself."""
+
+
 def test_a_model_that_does_not_count_its_unknowns_is_refused():
-    with pytest.raises(Unsupported, match="object"):
-        degrees(object(), (), {})
+    with pytest.raises(Unsupported, match="Uncounted has no degrees"):
+        Uncounted().degrees((), {})
 
 
 # ---- the sentences ----

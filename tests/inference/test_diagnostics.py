@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from noisewise.inference import diagnostics as ours
-from noisewise.inference.diagnostics import Verdict, integrated_autocorrelation, missing_information, verdict
+from noisewise.inference.diagnostics import integrated_autocorrelation, missing_information, verdict
+from noisewise.inference.verdict import Chains, Verdict
 
 
 @pytest.fixture(scope="module")
@@ -113,21 +114,23 @@ def test_the_verdict_names_the_parameter_that_has_not_mixed(rng):
 def test_the_sentences_of_broken_runs():
     good = {"rhat": 1.0, "smallest_ess": 3812.4, "worst": None, "draws": 4000, "chains": 4}
     still = (3, 2, 5, 1)
-    assert str(Verdict(**good, non_finite=(0,) * 4, warmup_non_finite=(0,) * 4, longest_standstill=still)) == (
+    assert str(Verdict(Chains(**good, non_finite=(0,) * 4, warmup_non_finite=(0,) * 4, longest_standstill=still))) == (
         "Converged: R-hat 1.00, smallest ESS 3812 of 4000."
     )
-    assert str(Verdict(**good, non_finite=(0, 0, 12, 0), warmup_non_finite=(0,) * 4, longest_standstill=still)) == (
-        "12 of 4000 steps met a non-finite density; chain 3 should be run again."
-    )
-    assert str(Verdict(**good, non_finite=(1, 0, 2, 1), warmup_non_finite=(), longest_standstill=still)) == (
+    assert str(
+        Verdict(Chains(**good, non_finite=(0, 0, 12, 0), warmup_non_finite=(0,) * 4, longest_standstill=still))
+    ) == ("12 of 4000 steps met a non-finite density; chain 3 should be run again.")
+    assert str(Verdict(Chains(**good, non_finite=(1, 0, 2, 1), warmup_non_finite=(), longest_standstill=still))) == (
         "4 of 4000 steps met a non-finite density; chains 1, 3 and 4 should be run again."
     )
-    assert str(Verdict(**good, non_finite=(0,) * 4, warmup_non_finite=(0, 7, 0, 0), longest_standstill=still)) == (
+    assert str(
+        Verdict(Chains(**good, non_finite=(0,) * 4, warmup_non_finite=(0, 7, 0, 0), longest_standstill=still))
+    ) == (
         "Converged: R-hat 1.00, smallest ESS 3812 of 4000. 7 warm-up steps met a non-finite density and were rejected."
     )
-    assert str(Verdict(**good, non_finite=(0,) * 4, warmup_non_finite=(), longest_standstill=(3, 400, 5, 1))) == (
-        "Chain 2 stood still for up to 400 of 1000 steps and should be run again, longer or with another method."
-    )
+    assert str(
+        Verdict(Chains(**good, non_finite=(0,) * 4, warmup_non_finite=(), longest_standstill=(3, 400, 5, 1)))
+    ) == ("Chain 2 stood still for up to 400 of 1000 steps and should be run again, longer or with another method.")
 
 
 def test_a_standstill_is_counted_in_steps(rng):
@@ -135,12 +138,12 @@ def test_a_standstill_is_counted_in_steps(rng):
     x[1, 100:150] = x[1, 100]
     x[0, 10:40, 0] = 1.0  # the other coordinate still moves
     found = verdict(x)
-    assert found.longest_standstill == (0, 49)
-    assert found.stuck == (2,)
+    assert found.evidence.longest_standstill == (0, 49)
+    assert found.evidence.stuck == (2,)
 
 
 def test_constant_draws_are_never_called_converged():
     found = verdict(np.ones((4, 100, 1)))
     assert not found.is_converged
-    assert found.stuck == (1, 2, 3, 4)
+    assert found.evidence.stuck == (1, 2, 3, 4)
     assert "Not converged" in str(found)

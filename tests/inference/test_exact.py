@@ -186,9 +186,9 @@ def test_separate_humps_are_told(rng, shares, centres, sds, humps):
             [np.log(w) + stats.norm(m, s).logpdf(x) for w, m, s in zip(shares, centres, sds, strict=True)]
         )
 
-    found = exact(rng, target_of(likelihood, x=stats.norm(0, 30))).verdict
+    found = exact(rng, target_of(likelihood, x=stats.norm(0, 30))).verdict.evidence
     assert found.humps == humps
-    assert (f"{humps} separate humps" in str(found)) == (humps > 1)
+    assert (f"{humps} separate humps" in found.sentence()) == (humps > 1)
 
 
 def test_a_narrow_spike_on_a_wide_pedestal(rng):

@@ -15,7 +15,8 @@ from scipy import stats
 
 import noisewise as nw
 from noisewise.inference.fit import LARGE, bounds_sentences
-from noisewise.likelihood.simulate import noisy_values, simulate
+from noisewise.likelihood.simulate import noisy_values
+from noisewise.models.simulate import simulate
 
 X = nw.column("income")
 DATA = Path(os.environ.get("NOISEWISE_DATA", "no data"))

@@ -238,17 +238,6 @@ def test_inference_has_no_way_to_be_given_records() -> None:
         assert "Table" not in str(inspect.signature(function))
 
 
-def test_a_model_with_methods_of_its_own_is_asked_itself() -> None:
-    class Model:
-        def posterior(self, releases, **settings):
-            return releases, settings
-
-    releases, settings = nw.infer([ABSOLUTE], Model(), method="own", draws=7, seed=3, extra=1)
-    assert releases == [ABSOLUTE]
-    assert settings["method"] == "own"
-    assert (settings["draws"], settings["seed"], settings["extra"]) == (7, 3, 1)
-
-
 PRIVATE_N = nw.Schema({"x": nw.Bounded(0, 10), "s": nw.Levels(["no", "yes"])}, n_max=5000, neighbours="add-remove")
 
 

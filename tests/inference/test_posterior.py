@@ -9,11 +9,14 @@ from scipy import stats
 
 import noisewise as nw
 from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.inference import posterior as posteriors
 from noisewise.inference.check import Check, overall_tail, plan_of, tail_probabilities
-from noisewise.inference.degrees import Degrees, degrees
+from noisewise.inference.degrees import Degrees
 from noisewise.inference.diagnostics import verdict
 from noisewise.inference.posterior import Posterior
-from noisewise.likelihood.simulate import simulate
+from noisewise.inference.verdict import Verdict, Words
+from noisewise.models.base import ModelBase
+from noisewise.models.simulate import simulate
 from noisewise.populations.population import Normal
 
 ALARM = 1e-6
@@ -30,6 +33,9 @@ def conjugate(y):
     statistic_variance = 1 / (1 / prior_statistic + 1 / noise**2)
     predictive = math.sqrt(variance + spread + noise**2)
     return mean, math.sqrt(variance), statistic_variance * y / noise**2, math.sqrt(statistic_variance), predictive
+
+
+SAID = Verdict(Words("toy"))
 
 
 # ---- what it says ----
@@ -122,7 +128,7 @@ def test_several_releases_of_several_kinds_can_be_checked(seed):
 
     def check_at(mean, of):
         draws = {"mean": np.random.default_rng(seed).normal(mean, 0.1, (2, 100))}
-        return Posterior(draws, "toy", "it is a toy", "auto", None, POPULATION, of, seed=seed).check
+        return Posterior(draws, "toy", "it is a toy", "auto", SAID, POPULATION, of, seed=seed).check
 
     found = check_at(1.0, releases)
     assert found.replicates == 200
@@ -169,7 +175,7 @@ def test_a_level_that_is_no_share_is_refused(posterior, level):
 
 def test_the_shortest_interval_of_an_exponential_starts_at_zero(rng):
     draws = {"a": rng.standard_exponential((4, 5000))}
-    posterior = Posterior(draws, "toy", "it is a toy", "auto", None, None, ())
+    posterior = Posterior(draws, "toy", "it is a toy", "auto", SAID, None, ())
     low, high = posterior.interval(0.9, kind="hpd")["a"]
     assert low < 0.03
     assert high == pytest.approx(-math.log(0.1), abs=0.2)
@@ -181,7 +187,7 @@ def test_the_shortest_interval_of_an_exponential_starts_at_zero(rng):
 def test_diagnostics_come_by_parameter_and_component(rng):
     x = rng.standard_normal((4, 500))
     posterior = Posterior(
-        {"a": x, "p": rng.dirichlet([1, 2, 3], (4, 500))}, "toy", "it is a toy", "auto", None, None, (), energy=x
+        {"a": x, "p": rng.dirichlet([1, 2, 3], (4, 500))}, "toy", "it is a toy", "auto", SAID, None, (), energy=x
     )
     assert posterior.ess["a"] > 1000
     assert posterior.rhat["p"].shape == posterior.mean["p"].shape == posterior.sd["p"].shape == (3,)
@@ -192,16 +198,40 @@ def test_diagnostics_come_by_parameter_and_component(rng):
     assert posterior.missing_information.shape == (4,)
     assert "p[2]" in posterior.summary()
     with pytest.raises(Unsupported, match="nuts"):
-        _ = Posterior({"a": x}, "slice", "", "auto", None, None, ()).missing_information
+        _ = Posterior({"a": x}, "slice", "", "auto", SAID, None, ()).missing_information
 
 
 def test_draws_of_different_sizes_are_refused(rng):
     for draws in ({}, {"a": np.ones(3)}, {"a": np.ones((2, 3)), "b": np.ones((2, 4))}):
         with pytest.raises(InvalidArgument):
-            Posterior(draws, "toy", "", "auto", None, None, ())
+            Posterior(draws, "toy", "", "auto", SAID, None, ())
+
+
+def test_a_summary_simulates_nothing_and_shows_the_check_once_it_is_known(seed, tmp_path, monkeypatch):
+    fresh = posterior_of([release_at(1.5)], seed=seed, draws=100)
+    with monkeypatch.context() as patch:
+        patch.setattr(posteriors, "predictive_check", lambda *_: pytest.fail("a summary simulated"))
+        assert "Check: not made yet; posterior.check simulates" in fresh.summary()
+        fresh.save(tmp_path / "before")
+    assert fresh.known_check is None
+    made = fresh.check
+    assert fresh.known_check is made
+    assert f"Check: {str(made)[:60]}" in fresh.summary()
+    fresh.save(tmp_path / "after")
+    assert Posterior.load(tmp_path / "before").known_check is None
+    assert Posterior.load(tmp_path / "after").known_check == made
+    assert Posterior.load(tmp_path / "after").summary() == fresh.summary()
+
+
+def test_why_there_is_no_check_is_said_once_it_was_asked_for(seed):
+    alone = Posterior({"mean": np.zeros((2, 50))}, "toy", "", "auto", SAID, None, (release_at(1.5),), seed=seed)
+    with pytest.raises(Unsupported, match="no model"):
+        _ = alone.check
+    assert "Check: not made: These draws are of no model" in alone.summary()
 
 
 def test_the_summary_says_what_was_found_how_and_how_far_to_trust_it(posterior):
+    _ = posterior.check
     text = posterior.summary()
     assert [word for word in text.splitlines()[0].split() if word != "%"] == [
         "parameter", "mean", "sd", "5", "50", "95", "ess", "rhat",
@@ -224,7 +254,7 @@ def test_the_summary_of_a_broken_run_says_so(rng):
 
 def test_a_point_has_values_but_no_spread_and_names_a_method_that_has():
     point = Posterior.point(
-        {"mean": 1.25, "p": [0.2, 0.8]}, method="map", because="the highest density", population=POPULATION,
+        {"mean": 1.25, "p": [0.2, 0.8]}, method="map", how="the highest density", population=POPULATION,
         releases=[release_at(1.5)], instead="slice",
     )  # fmt: skip
     assert point.is_point
@@ -256,33 +286,30 @@ def test_a_plot_is_a_picture(posterior, tmp_path):
 # ---- models of other kinds ----
 
 
-class Line:
+class Line(ModelBase):
     """A model that is no population: it brings its own likelihood and its own simulation."""
 
+    free = ("slope",)
     releases = ()
 
     def joint_likelihood(self, releases, *, likelihood, n):
         self.releases = releases
+        self.groups = [self]
         return self
 
     def draw_statistic(self, rng, theta):
         return np.full((len(theta["slope"]), 1), 7.0)
 
-    def simulate_values(self, rng, plan, theta, *, n):
+    def simulate_values(self, rng, plan, theta, *, n, approximate):
         return np.round(rng.normal(theta["slope"], 1.0) / plan.lattice.step[0])[:, None].astype(int)
 
-    def to_spec(self):
-        return {"a": 1}
-
-
-@degrees.register
-def _(model: Line, releases, theta):
-    return Degrees(told=2, shapes=2, unknowns=1)
+    def degrees(self, releases, theta):
+        return Degrees(told=2, shapes=2, unknowns=1)
 
 
 def test_a_model_answers_with_its_own_likelihood_and_simulation(rng):
     posterior = Posterior(
-        {"slope": rng.normal(0, 1, (2, 100))}, "gibbs", "", "auto", None, Line(), (release_at(0.0),), seed=1
+        {"slope": rng.normal(0, 1, (2, 100))}, "gibbs", "", "auto", SAID, Line(), (release_at(0.0),), seed=1
     )
     assert posterior.statistic.draws[0, 0] == 7.0
     assert posterior.check.replicates == 200

@@ -10,10 +10,13 @@ from normal_posteriors import POPULATION, kept
 from scipy import stats
 
 from noisewise.errors import InvalidArgument, NoisewiseError, Unsupported
-from noisewise.inference.diagnostics import Verdict, verdict
+from noisewise.inference.diagnostics import verdict
 from noisewise.inference.posterior import Posterior
+from noisewise.inference.verdict import Verdict, Words
 from noisewise.populations.population import Bernoulli, Joint, LocationScale, Normal, Population
 from noisewise.populations.text import population_to_spec
+
+SAID = Verdict(Words("as it was said"))
 
 
 def assert_same(one, other):
@@ -51,9 +54,9 @@ def test_every_kind_of_posterior_survives_a_file(rng, tmp_path):
             {"x.mean": x, "x.sd": np.exp(x), "smoker.p": 1 / (1 + np.exp(x))},
             "nuts", "because", "clt", verdict(x[:, :, None]), joint, (), seed=3, stated_n=[400, 20], energy=x,
         ),
-        Posterior.point({"mean": 1.0}, method="map", because="", population=POPULATION, releases=[], instead="exact"),
+        Posterior.point({"mean": 1.0}, method="map", how="", population=POPULATION, releases=[], instead="exact"),
         Posterior(
-            {"mean": x}, "mh", "", "auto", None, POPULATION, (), moments={"mean": (math.nan, math.inf)}, seconds=1.0
+            {"mean": x}, "mh", "", "auto", SAID, POPULATION, (), moments={"mean": (math.nan, math.inf)}, seconds=1.0
         ),
     ]  # fmt: skip
     for k, posterior in enumerate(made):
@@ -68,7 +71,7 @@ def test_every_kind_of_posterior_survives_a_file(rng, tmp_path):
         if k == 0:
             assert isinstance(loaded.verdict, Verdict)
             assert str(loaded.verdict) == str(posterior.verdict)
-            posterior, loaded = (Posterior(**kept(p) | {"verdict": None}) for p in (posterior, loaded))
+            posterior, loaded = (Posterior(**kept(p) | {"verdict": SAID}) for p in (posterior, loaded))
         assert_same(posterior, loaded)
 
 
@@ -87,7 +90,7 @@ def altered(path, change):
 def test_bad_files_are_refused_in_one_sentence(posterior, tmp_path):
     path = tmp_path / "p"
     changes = {
-        "a newer version": lambda h, _: h.update(format="noisewise-posterior/2"),
+        "a newer version": lambda h, _: h.update(format="noisewise-posterior/3"),
         "a missing field": lambda h, _: h.pop("method"),
         "missing draws": lambda _, a: a.pop("draws_0"),
         "an edited release": lambda h, _: h["releases"][0].update(value=[1]),
@@ -95,6 +98,12 @@ def test_bad_files_are_refused_in_one_sentence(posterior, tmp_path):
         "a hostile population": lambda h, _: h.update(population={"spec": {"x": "__import__('os')"}}),
         "draws of another shape": lambda _, a: a.update(draws_0=np.ones(3)),
         "an unknown verdict": lambda h, _: h.update(verdict={"kind": "Verdict"}),
+        "a verdict of no kind": lambda h, _: h.update(verdict={"kind": "os.system", "text": "true"}),
+        "a verdict without numbers": lambda h, _: h["verdict"].update(non_finite=["a"]),
+        "a check without numbers": lambda h, _: h.update(
+            check={"components": {"a": "b"}, "overall": 0, "replicates": 0}
+        ),
+        "a check of nothing": lambda h, _: h.update(check=[]),
     }
     for name, change in changes.items():
         posterior.save(path)
@@ -133,7 +142,7 @@ def test_a_population_that_cannot_be_written_is_a_clear_error(rng, tmp_path):
         Population(Triangular(a=-1, b=1, name="triangular"), loc=stats.norm(), scale=1),
         LocationScale(Triangular(a=-1, b=1, name="triangular")(), loc=stats.norm(), scale=1),
     ):
-        posterior = Posterior({"loc": rng.normal(size=(2, 20))}, "mh", "", "auto", None, population, ())
+        posterior = Posterior({"loc": rng.normal(size=(2, 20))}, "mh", "", "auto", SAID, population, ())
         with pytest.raises(Unsupported, match="cannot be saved, because its population cannot be written"):
             posterior.save(tmp_path / "p")
         assert not list(tmp_path.iterdir())

@@ -28,7 +28,7 @@ from noisewise.likelihood.bank import RecordsBank
 from noisewise.likelihood.exact_sum import ExactSum
 from noisewise.likelihood.model import Likelihood
 from noisewise.likelihood.order_bank import OrderBank
-from noisewise.likelihood.simulate import simulate
+from noisewise.models.simulate import simulate
 from noisewise.populations.population import Joint, Normal, Uniform
 from noisewise.release import Release
 

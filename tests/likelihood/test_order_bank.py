@@ -13,8 +13,8 @@ from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.likelihood import order_bank
 from noisewise.likelihood.model import Likelihood
 from noisewise.likelihood.order_bank import OrderBank
-from noisewise.likelihood.simulate import simulate
 from noisewise.likelihood.smooth_scale import of_sorted
+from noisewise.models.simulate import simulate
 from noisewise.populations.population import Exponential, Joint, Normal, Poisson
 from noisewise.privacy.smooth import scale_floor
 from noisewise.release import Release

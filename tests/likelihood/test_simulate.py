@@ -16,7 +16,8 @@ from noisewise.holder.evaluate import lattice_values
 from noisewise.laws import DiscreteGaussian, DiscreteLaplace, RoundedGaussian, SmoothCauchy, SmoothLaplace
 from noisewise.laws.finite import FiniteLaw, RandomizedResponse
 from noisewise.likelihood import simulate as simulation
-from noisewise.likelihood.simulate import draw_answers, draw_noise, noisy_values, simulate, simulate_values
+from noisewise.likelihood.simulate import draw_answers, draw_noise, noisy_values, simulate_values
+from noisewise.models.simulate import simulate
 from noisewise.populations.population import Bernoulli, Categorical, Joint, Normal
 
 ALARM = 1e-6

@@ -11,7 +11,7 @@ from scipy import stats
 import noisewise as nw
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.inference.fit import n_slopes, some_rows
-from noisewise.likelihood.joint import stated_sizes
+from noisewise.joining import stated_sizes
 from noisewise.likelihood.simulate import simulate_values
 from noisewise.likelihood.stated_n import all_are_counted, contradictions, noisy_totals, total_components
 

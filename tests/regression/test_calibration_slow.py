@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from regression_worlds import draw_world, smallest_p_value, uniforms
 
-from noisewise.regression.methods import automatic, method_named
+from noisewise.regression.methods import METHODS, automatic
 
 ALARM = 1e-6
 TRIALS, SHORTENED_TRIALS = {1: 1000, 2: 1000, 4: 300}, {1: 300, 2: 200}
@@ -26,7 +26,7 @@ def ranks(rng, trials, lengths=LENGTHS, **options):
         world = draw_world(rng, **options)
         name, _ = automatic(world.problem, likelihood="auto")
         draws, warmup = lengths[name]
-        fit = method_named(name).run(world.problem, rng, chains=1, draws=draws, warmup=warmup)
+        fit = METHODS[name].run(world.problem, rng, chains=1, draws=draws, warmup=warmup)
         found.append(uniforms(rng, world, fit))
     return np.array(found)
 

@@ -9,8 +9,8 @@ import pytest
 from moment_releases import noisy_release
 
 import noisewise as nw
-from noisewise.inference.diagnostics import Verdict
 from noisewise.inference.posterior import Posterior
+from noisewise.inference.verdict import Chains
 from noisewise.regression import priors
 from noisewise.regression.cleaning import CleanedShare
 from noisewise.regression.learn import _needs_longer
@@ -151,5 +151,5 @@ def test_a_prior_that_takes_bounds_for_the_spread_fails(
 def test_chains_are_run_longer_where_the_verdict_would_not_be_content(
     rhat: float, ess: float, draws: int, is_longer: bool
 ) -> None:
-    judged = Verdict(rhat, ess, None, draws, 4, (), (), ())
+    judged = Chains(rhat, ess, None, draws, 4, (), (), ())
     assert _needs_longer(judged) == is_longer

@@ -14,8 +14,7 @@ import noisewise as nw
 from noisewise.errors import InvalidArgument, InvalidSpec, Unsupported
 from noisewise.inference.posterior import Posterior
 from noisewise.populations.text import population_from_spec
-from noisewise.regression import learn
-from noisewise.regression.methods import METHODS, Method, automatic, skewness_of
+from noisewise.regression.methods import METHODS, RegressionMethod, automatic, skewness_of
 from noisewise.regression.problem import Fit, Problem
 from noisewise.release import Release
 
@@ -174,18 +173,15 @@ def test_chains_that_have_not_mixed_are_run_longer_and_thinned(monkeypatch: pyte
     """A sampler that creeps: a slow autoregression, of which four times the length is given back at a quarter."""
     lengths = []
 
-    class Creeping:
-        runs_longer, models_shortening, models_conditions = True, True, True
+    def creep(given: Problem, rng: np.random.Generator, *, chains: int, draws: int, warmup: int, **_: Any) -> Fit:
+        lengths.append((draws, warmup))
+        steps = np.cumsum(rng.normal(size=(chains, draws, given.q)), axis=1)
+        return Fit(steps, None, "creeping")
 
-        @staticmethod
-        def run(given: Problem, rng: np.random.Generator, *, chains: int, draws: int, warmup: int, **_: Any) -> Fit:
-            lengths.append((draws, warmup))
-            steps = np.cumsum(rng.normal(size=(chains, draws, given.q)), axis=1)
-            return Fit(steps, None, "creeping")
-
-    monkeypatch.setattr(learn, "method_named", lambda _: Creeping)
+    monkeypatch.setattr(METHODS, "_known", dict(METHODS.items()))
+    METHODS.register(RegressionMethod("creeping", lambda: creep, runs_longer=True, models_shortening=True))
     model = nw.LinearRegression(FEATURES, "cost")
-    found = nw.infer(noisy(), model, method="marginal", draws=300, warmup=50, seed=SEED)
+    found = nw.infer(noisy(), model, method="creeping", draws=300, warmup=50, seed=SEED)
     assert lengths == [(300, 50), (600, 100), (1200, 200)]
     assert found.draws["age"].shape == (4, 300)
     assert "4 times as long" in str(found.verdict)
@@ -387,8 +383,6 @@ def test_a_posterior_is_saved_and_read_with_its_model(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.population.predict(again, x).draws, model.predict(found, x).draws)
 
 
-def test_a_method_module_is_loaded_only_when_asked_for() -> None:
-    with pytest.raises(ModuleNotFoundError):
-        Method("no_such_module").run  # noqa: B018
+def test_a_method_that_needs_what_is_not_installed_says_so() -> None:
     with pytest.raises(Unsupported, match="noisewise"):
         nw.infer(noisy(), nw.LinearRegression(FEATURES, "cost"), method="individual", seed=SEED + 1, draws=2, warmup=2)

@@ -8,6 +8,7 @@ import numpy as np
 
 import noisewise as nw
 from noisewise.inference.posterior import Posterior
+from noisewise.inference.verdict import Verdict, Words
 from noisewise.release import Release
 
 LEVELS = {"a": ["x", "y"], "b": ["u", "v", "w"], "c": [0, 1], "d": ["p", "q"]}
@@ -78,5 +79,6 @@ def table_of(model, theta, columns, given=None):
 def posterior_at(model, rows, *, is_point=False):
     """A posterior whose draws are given rows of potentials."""
     draws = np.asarray(rows, float)[None]
-    settings = {"method": "map" if is_point else "posterior", "because": "made", "likelihood": "auto", "verdict": ""}
+    settings = {"method": "map" if is_point else "posterior", "how": "made", "likelihood": "auto",
+                "verdict": Verdict(Words())}  # fmt: skip
     return Posterior(draws={"potentials": draws}, population=model, releases=(), seed=1, is_point=is_point, **settings)

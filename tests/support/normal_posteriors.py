@@ -34,7 +34,8 @@ def posterior_of(releases, population=POPULATION, *, seed, draws=500, n=None):
     return Posterior(
         draws={name: value.reshape(4, draws, *value.shape[1:]) for name, value in theta.items()},
         method="exact",
-        because=f"{found.how}; {law.because}",
+        how=found.how,
+        law=law.because,
         likelihood="auto",
         verdict=found.verdict,
         population=population,

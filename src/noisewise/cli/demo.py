@@ -103,6 +103,7 @@ def run(out: Path) -> None:
 
     console.print("\n5. What the analyst learns from it, with the noise in the model:", style="bold")
     found, learnt = _infer(out, spec)
+    found.check_sentence()
     console.print(found.summary(), markup=False)
     sections = [
         Section("What to share", "The candidates by what their noisy values would teach, before any record is read.",

@@ -37,10 +37,13 @@ def infer_releases(
     releases = [Release.load(file) for file in files]
     population = Spec.read(spec).population()
     from noisewise.inference.infer import infer
+    from noisewise.inference.progress import shown
 
     settings: dict[str, Any] = {"draws": draws, "warmup": warmup, "chains": chains, "n": n, "progress": not quiet}
     posterior = infer(releases, population, method=method, likelihood=likelihood, seed=seed, **settings)
     naive, why_no_naive = naive_posterior(posterior, **settings)
+    with shown(not quiet, "Checking the fit"):
+        posterior.check_sentence()  # the summary and the report say what is known by then
     if not quiet:
         console.print(posterior.summary(), markup=False)
     write_posterior(out, posterior, naive, why_no_naive=why_no_naive)

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from noisewise.design.coordinates import PRIOR_DRAWS, coordinate_names, given_rows, prior_rows
-from noisewise.errors import InvalidArgument
 from noisewise.exact import integer
 from noisewise.inference.posterior import Posterior
+from noisewise.models.protocol import model_of
 from noisewise.populations.parameters import Array, Theta, rows_of
 from noisewise.populations.population import AnyPopulation
 
@@ -51,14 +51,10 @@ def believe(source: Any, *, at: object = None, draws: object = None) -> Belief:
     """What a population's prior or a posterior believes, looked at in `draws` of its draws, or `at` given values."""
     count = PRIOR_DRAWS if draws is None else integer(draws, "draws", minimum=1, maximum=MOST_ROWS)
     population = source.population if isinstance(source, Posterior) else source
-    if not all(hasattr(population, name) for name in ("free", "supports", "sample_prior")):
-        raise InvalidArgument(
-            f"population = {population!r:.60}: give a population such as Normal(...), or a posterior of one.",
-            argument="population",
-        )
+    model = model_of(population)
     coordinate_names(population)  # refuses a population without unknowns
     if isinstance(source, Posterior):
-        kept = (*population.free, *getattr(population, "unlisted", ()))
+        kept = (*model.free, *model.unlisted)
         known = {name: _flat(source.draws[name]) for name in kept if name in source.draws}
         drawn, words = _spaced(known, count), "the posterior"
     else:

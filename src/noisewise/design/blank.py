@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from noisewise.errors import InvalidArgument, Unsupported
-from noisewise.exact import integer
 from noisewise.plan import Plan
 from noisewise.release import Release
 from noisewise.schema import Schema
@@ -32,9 +31,7 @@ def blank_release(plan: Plan) -> Release:
 def checked_plan(plan: object) -> Plan:
     """A plan whose release tells about a population."""
     if not isinstance(plan, Plan):
-        raise InvalidArgument(
-            f"plan = {plan!r:.60}: make one with plan(statistic, schema, guarantee=...).", argument="plan"
-        )
+        raise not_a_plan(plan)
     if isinstance(plan.statistic, Quantile):
         raise Unsupported(f"{plan.statistic} came through the exponential mechanism, which serves to set bounds only.")
     if isinstance(plan.statistic, Moments | SmallestEigenvalue):
@@ -43,19 +40,11 @@ def checked_plan(plan: object) -> Plan:
     return plan
 
 
-def record_count(schema: Schema, n: object) -> int:
-    """The number of records: public under change-one, else as stated."""
-    if schema.is_change_one:
-        if n is not None and n != schema.n:
-            raise InvalidArgument(f"n is public and fixed here ({schema.n}); leave n= out.", argument="n")
-        return schema.largest_n
-    if n is None:
-        raise InvalidArgument(
-            "Under add-remove the number of records is private. State the n you assume, as in "
-            "information(..., n=4000).",
-            argument="n",
-        )
-    return integer(n, "n", minimum=1, maximum=schema.largest_n)
+def not_a_plan(plan: object) -> InvalidArgument:
+    """The sentence for anything else."""
+    return InvalidArgument(
+        f"plan = {plan!r:.60}: make one with plan(statistic, schema, guarantee=...).", argument="plan"
+    )
 
 
 def _of_one_record(plan: Plan) -> Plan:

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from noisewise.design.additive import NormalSumInformation
-from noisewise.design.blank import blank_release, checked_plan, record_count
+from noisewise.design.blank import blank_release, checked_plan, not_a_plan
 from noisewise.design.coordinates import coordinate_names, given_rows, prior_rows
 from noisewise.design.counted import CellInformation
 from noisewise.design.exact_sum import ExactSumInformation
@@ -33,8 +33,11 @@ from noisewise.design.monte_carlo import MonteCarloInformation
 from noisewise.design.order import OrderInformation
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import integer
+from noisewise.joining import record_count
 from noisewise.laws import Form
 from noisewise.likelihood.exact_sum import ExactSum
+from noisewise.likelihood.model import check_likelihood
+from noisewise.models.protocol import Model, model_of
 from noisewise.plan import Plan
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import AnyPopulation
@@ -145,7 +148,7 @@ def information_rows(
 
 def engine_for(
     plan: object,
-    population: AnyPopulation,
+    population: AnyPopulation | Model,
     *,
     method: str = "auto",
     likelihood: str = "auto",
@@ -154,17 +157,31 @@ def engine_for(
     draws: int | None = None,
 ) -> Engine:
     """The way to compute F that the plan's structure asks for."""
-    if likelihood not in ("auto", "clt"):
-        raise InvalidArgument(f"likelihood = {likelihood!r:.40}: it is 'auto' or 'clt'.", argument="likelihood")
+    check_likelihood(likelihood)
     if method not in ("auto", "monte-carlo"):
         raise InvalidArgument(f"method = {method!r:.40}: it is 'auto' or 'monte-carlo'.", argument="method")
     if draws is not None:
         draws = integer(draws, "draws", minimum=72, maximum=MOST_DRAWS)
     if seed is not None:
         integer(seed, "seed", minimum=0)
-    if isinstance(plan, Plan) and hasattr(population, "information_engine"):  # a model such as LinearRegression
-        own: Engine = population.information_engine(plan, n=n, seed=seed, draws=draws)
-        return own
+    if not isinstance(plan, Plan):
+        raise not_a_plan(plan)
+    return model_of(population).information_engine(
+        plan, method=method, likelihood=likelihood, n=n, seed=seed, draws=draws
+    )
+
+
+def population_engine(
+    plan: Plan,
+    population: AnyPopulation,
+    *,
+    method: str,
+    likelihood: str,
+    seed: object,
+    n: object,
+    draws: int | None,
+) -> Engine:
+    """That of a population, by the plan's structure."""
     made = checked_plan(plan)
     size = record_count(made.part_schema, n)
     statistic, law = made.statistic, made.law

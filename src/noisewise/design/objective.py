@@ -18,10 +18,11 @@ import numpy as np
 
 from noisewise.design.additive import moment_slopes
 from noisewise.design.belief import Belief, believe
-from noisewise.design.blank import blank_release, record_count
+from noisewise.design.blank import blank_release
 from noisewise.design.information import information_rows
 from noisewise.design.scores import Score, read_score
 from noisewise.errors import Unsupported
+from noisewise.joining import record_count
 from noisewise.laws import normal_mixture
 from noisewise.likelihood import normal_gaussian
 from noisewise.likelihood.normal_sum import NormalSum

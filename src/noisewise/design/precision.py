@@ -127,7 +127,7 @@ def simulated_sd(
 ) -> dict[str, float]:
     """The root of the mean posterior variance over releases simulated at one parameter value: slow, no prediction."""
     from noisewise.inference.infer import infer
-    from noisewise.likelihood.simulate import simulate
+    from noisewise.models.simulate import simulate
 
     count = integer(releases, "releases", minimum=1, maximum=10**6)
     variances: dict[str, list[float]] = {}

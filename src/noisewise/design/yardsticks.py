@@ -11,10 +11,11 @@ from __future__ import annotations
 import numpy as np
 
 from noisewise.design.additive import moment_slopes
-from noisewise.design.blank import blank_release, record_count
+from noisewise.design.blank import blank_release
 from noisewise.design.coordinates import coordinate_slopes
 from noisewise.design.record_score import scored_record
 from noisewise.errors import Unsupported
+from noisewise.joining import record_count
 from noisewise.likelihood import cells, normal_gaussian
 from noisewise.likelihood.normal_sum import NormalSum
 from noisewise.plan import plan

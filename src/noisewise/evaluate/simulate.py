@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
-from noisewise.likelihood.simulate import columns_of, noisy_values, simulate_values
+from noisewise.joining import record_count
+from noisewise.likelihood.simulate import columns_of, noisy_values
+from noisewise.models.protocol import Model, model_of
 from noisewise.plan import Part, Plan
-from noisewise.populations.cleaned import sample_records
 from noisewise.populations.parameters import Theta
+from noisewise.populations.population import AnyPopulation
 from noisewise.release import Release
 
 
@@ -40,25 +42,26 @@ def data_sets(plans: object) -> tuple[tuple[Plan, ...], ...]:
 
 
 def simulate_releases(
-    rng: np.random.Generator, plans: Sequence[Plan], population: Any, theta: Theta, *, n: int | None = None
+    rng: np.random.Generator,
+    plans: Sequence[Plan],
+    population: AnyPopulation | Model,
+    theta: Theta,
+    *,
+    n: int | None = None,
 ) -> list[Release]:
     """One release a plan, all of one data set drawn at the single row of theta; each is marked as simulated."""
+    model = model_of(population)
     dataset = f"simulated-{rng.bytes(8).hex()}"
     values: dict[int, Any] = {}
     for part in dict.fromkeys(plan.part for plan in plans):
         mine = [k for k, plan in enumerate(plans) if plan.part == part]
         if len(mine) == 1:
-            values[mine[0]] = simulate_values(rng, plans[mine[0]], population, theta, n=n)[0]
+            values[mine[0]] = model.simulate_values(rng, plans[mine[0]], theta, n=n)[0]
             continue
         schema = plans[mine[0]].part_schema
-        size = schema.n if schema.n is not None else n
-        if size is None:
-            raise InvalidArgument(
-                "These plans keep the number of records private (add-remove): say how many to simulate with n=.",
-                argument="n",
-            )
+        size = record_count(schema, n)
         columns = sorted({name for k in mine for name in columns_of(plans[k].statistic, schema)})
-        records = sample_records(rng, population, schema, size, theta, columns)
+        records = model.sample_records(rng, schema, size, theta, columns)
         values |= {k: noisy_values(rng, plans[k], records)[0] for k in mine}
     return [
         Release.of(plan, values[k].tolist(), dataset=dataset, ledger_head=None, simulated=True)

@@ -65,13 +65,12 @@ def library_posterior(method: str, likelihood: str, draws: int, n: int | None, o
     settings = {"chains": 4, **options}
 
     def run(releases: list[Release], population: Any, seed: int, thin: int) -> Sampled:
-        from noisewise.inference.exact import IndependentVerdict
         from noisewise.inference.infer import infer
 
         length = max(4, -(-draws * thin // int(settings["chains"])))
         posterior = infer(releases, population, method=method, likelihood=likelihood, draws=length, seed=seed,
                           progress=False, n=n, **settings)  # fmt: skip
-        if isinstance(posterior.verdict, IndependentVerdict):
+        if posterior.verdict.evidence.are_independent:
             return Sampled(posterior.draws, float(posterior.verdict.draws))
         sizes = np.concatenate([np.ravel(size) for size in posterior.ess.values()])
         return Sampled(posterior.draws, float(np.nan_to_num(sizes, nan=1.0).min()))

@@ -12,21 +12,21 @@ what would be needed; exact inference has no such need.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.joining import joined
 from noisewise.laws import Form, additive_law
 from noisewise.likelihood.conjugate import beta_prior, beta_shapes, dirichlet_prior
-from noisewise.likelihood.joint import checked_releases, stated_sizes
+from noisewise.likelihood.joint import checked_releases
 from noisewise.likelihood.normal_sum import Noise
 from noisewise.likelihood.simulate import columns_of
 from noisewise.populations.cleaned import attach
 from noisewise.populations.distribution import BernoulliLaw, CategoricalLaw, GammaLaw, NormalLaw, PoissonLaw
-from noisewise.populations.parameters import Array
+from noisewise.populations.parameters import Array, scipy_name
 from noisewise.populations.population import Population
 from noisewise.release import Release
 from noisewise.schema import Levels
@@ -97,10 +97,13 @@ class Family:
 
 def conjugate_family(releases: object, population: Any, *, n: object = None) -> Family:
     """The family that a population and releases form; refused where the prior or a statistic is not of one."""
-    given = checked_releases(releases)
-    _check_different_records(given)
-    sizes = stated_sizes(given, n)
-    found = [_one(release, population, size) for release, size in zip(given, sizes, strict=True)]
+    together = joined(checked_releases(releases), n)
+    if len(together.groups) < len(together.releases):
+        raise Unsupported(
+            "method='gibbs' takes releases of different records; several releases of the same records have one joint "
+            "law, which method='exact' uses."
+        )
+    found = [_one(release, population, n) for release, n in zip(together.releases, together.sizes, strict=True)]
     first = found[0]
     if any((one.kind, one.parameters, one.prior) != (first.kind, first.parameters, first.prior) for one in found):
         raise Unsupported(f"method='gibbs' needs releases that all tell about the same unknowns; {ELSE}")
@@ -224,7 +227,7 @@ def _observation(release: Release, n: int, window: Window | None = None) -> Obse
 
 def gamma_numbers(prior: Any) -> tuple[float, float] | None:
     """(shape, rate) of a frozen scipy.stats gamma law that starts at 0, under any of its names; else None."""
-    kind = getattr(getattr(prior, "dist", None), "name", None)
+    kind = scipy_name(prior)
     if kind not in ("gamma", "erlang", "expon", "chi2") or prior.support()[0] != 0.0:
         return None
     shapes, _, scale = prior.dist._parse_args(*prior.args, **prior.kwds)
@@ -238,15 +241,6 @@ def gamma_numbers(prior: Any) -> tuple[float, float] | None:
 def _normal_inverse_gamma(law: Population) -> tuple[float, ...] | None:
     joint = law.parameters.joint
     return None if joint is None else tuple(float(value) for value in joint[1]._shapes)
-
-
-def _check_different_records(releases: Sequence[Release]) -> None:
-    seen = {(release.dataset, release.part) for release in releases}
-    if len(seen) < len(releases):
-        raise Unsupported(
-            "method='gibbs' takes releases of different records; several releases of the same records have one joint "
-            "law, which method='exact' uses."
-        )
 
 
 def _wrong_prior(kind: str) -> InvalidArgument:

@@ -27,6 +27,7 @@ from noisewise.graphical.matching import match
 from noisewise.graphical.model import POTENTIALS
 from noisewise.graphical.probabilities import Table, evenly, log_partitions, pieces, table_rows
 from noisewise.graphical.problem import Problem
+from noisewise.inference.frames import frame_columns
 from noisewise.inference.intervals import checked_level, equal_tailed
 from noisewise.inference.posterior import Posterior
 
@@ -196,23 +197,18 @@ def estimate(model: GraphicalModel, posterior: Posterior) -> Floats:
 
 def parameter_rows(model: GraphicalModel, posterior: object) -> Floats:
     """The potentials (K, p) at all draws of a posterior of this model."""
-    own = getattr(posterior, "population", None)
-    is_same = isinstance(posterior, Posterior) and all(
-        getattr(own, name, None) == getattr(model, name) for name in ("columns", "levels", "cliques", "ties")
-    )
-    if not is_same:
+    if not isinstance(posterior, Posterior) or not model.is_same(posterior.population):
         raise InvalidArgument("posterior is not of this model; give what infer(releases, model) returned.",
                               argument="posterior")  # fmt: skip
-    assert isinstance(posterior, Posterior)
     return posterior.draws[POTENTIALS].reshape(-1, model.parameters)
 
 
 def read_records(model: GraphicalModel, records: Any) -> Ints:
     """Records (rows, columns) as numbers of levels, from columns by name (mapping, data frame or Arrow table)."""
-    if not isinstance(records, Mapping) and not (hasattr(records, "columns") and hasattr(records, "__getitem__")):
+    known = records if isinstance(records, Mapping) else frame_columns(records)
+    if known is None:
         raise InvalidArgument("records must be columns by name: a mapping of lists, a data frame or an Arrow table.",
                               argument="records")  # fmt: skip
-    known = getattr(records, "column_names", records)  # an Arrow table lists its names apart
     read = []
     for name, levels in zip(model.columns, model.levels, strict=True):
         if name not in known:

@@ -1,10 +1,7 @@
 """The confidential tables behind a release: what the holder counted before noise was added.
 
-Given the potentials the counts are nearly N(n W mu, n W Sigma W'), and the release is counts + noise, so the counts
-given both are normal for Gaussian noise. Laplace noise of scale b is Gaussian with a variance w of its own (Andrews &
-Mallows 1974),
-    1/w | counts ~ InverseGaussian(1/(b |y - counts|), 1/b^2),       counts | w normal,
-and a few turns of these two draw the counts. Sigma is taken once, at the mean of the draws. Tables of one clique keep
+Given the potentials the counts are nearly N(n W mu, n W Sigma W'), and the release is counts + noise
+(`models.confidential`). Sigma is taken once, at the mean of the draws. Tables of one clique keep
 their sum n. Nothing here can see a record.
 """
 
@@ -17,12 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisewise.errors import Unsupported
-from noisewise.graphical.cell_laws import root_of
 from noisewise.graphical.model import POTENTIALS
 from noisewise.graphical.observed import observe
 from noisewise.graphical.probabilities import pieces
 from noisewise.graphical.problem import LAPLACE, Holder, Problem
-from noisewise.likelihood.normal_laplace import draw_mixing
+from noisewise.models.confidential import TURNS, behind_noise
 from noisewise.populations.parameters import Theta
 from noisewise.release import Release
 from noisewise.statistics import Marginals
@@ -33,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["TableLaw", "TableLaws"]
 
 Floats = NDArray[np.float64]
-TURNS = 30
 MOST_WORK = 3e11  # operations: about a minute
 
 
@@ -59,12 +54,11 @@ class TableLaw:
         _, mu = problem.engine.marginals_of_rows(problem.potentials(rows))
         covariance = holder.covariance(problem.engine.covariance(problem.potentials(rows.mean(axis=0))))
         mean = holder.mean(mu)
-        root, out = root_of(covariance), np.empty_like(mean)
+        laplace, out = holder.scale if is_laplace else None, np.empty_like(mean)
         for piece in pieces(len(mean), entries**2):
-            variance = np.tile(holder.variance, (len(mean[piece]), 1))
-            for _ in range(TURNS if is_laplace else 1):
-                out[piece] = _given_noise(rng, mean[piece], root, covariance, holder.observed, variance)
-                variance = draw_mixing(rng, holder.observed - out[piece], holder.scale)
+            out[piece] = behind_noise(
+                rng, mean[piece], covariance, holder.observed, variance=holder.variance, laplace=laplace
+            )
         return out
 
 
@@ -85,14 +79,3 @@ class TableLaws:
             TableLaw(problem, holder, tuple(observed.releases[index] for index in members))
             for holder, members in zip(observed.problem.holders, observed.groups, strict=True)
         ))  # fmt: skip
-
-
-def _given_noise(
-    rng: np.random.Generator, mean: Floats, root: Floats, covariance: Floats, observed: Floats, variance: Floats
-) -> Floats:
-    """c ~ N(mean, covariance) given c + noise = observed: c + gain (observed - c - noise) at fresh c and noise."""
-    believed = mean + rng.standard_normal((len(mean), root.shape[1])) @ root.T
-    noise = rng.standard_normal(mean.shape) * np.sqrt(variance)
-    total = covariance + variance[:, :, None] * np.eye(len(covariance))
-    pull = np.linalg.solve(total, (observed - believed - noise)[..., None])[..., 0]
-    return np.asarray(believed + pull @ covariance)

@@ -21,9 +21,9 @@ from scipy.special import ndtri
 from noisewise.errors import Unsupported
 from noisewise.graphical.answers import Probabilities
 from noisewise.inference.intervals import checked_level
+from noisewise.joining import listed_releases, stated_sizes
 from noisewise.laws import Form, additive_law, normal_mixture
 from noisewise.likelihood import normal_laplace
-from noisewise.likelihood.joint import listed_releases, stated_sizes
 from noisewise.likelihood.stated_n import contradictions
 from noisewise.release import Release
 from noisewise.statistics import Histogram, Marginals

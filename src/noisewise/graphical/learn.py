@@ -8,10 +8,8 @@ they can be asked for again (`GraphicalModel.marginal`).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +18,12 @@ from noisewise.errors import NoisewiseError
 from noisewise.graphical.gauge import gauge_free
 from noisewise.graphical.methods import AUTOMATIC, method_named
 from noisewise.graphical.model import POTENTIALS, TAU, probability_name
-from noisewise.graphical.observed import WEAK, Observed, observe
+from noisewise.graphical.observed import WEAK, Observed
 from noisewise.graphical.probabilities import clique_tables, column_rows, column_tables, evenly, table_rows
-from noisewise.inference.diagnostics import Verdict, verdict
-from noisewise.inference.posterior import Posterior
-from noisewise.inference.progress import shown
-from noisewise.inference.settings import POINT, check_settings, whole_seed
+from noisewise.inference.diagnostics import judged
+from noisewise.inference.methods import Found
+from noisewise.inference.settings import Settings
+from noisewise.inference.verdict import Chains, PointEstimate, Verdict
 
 if TYPE_CHECKING:
     from noisewise.graphical.model import GraphicalModel
@@ -37,53 +35,39 @@ MOST_NUMBERS = 50_000_000  # of all draws together
 MOST_JUDGED = 400  # probabilities whose chains are judged one by one
 
 
-def learn(
-    model: GraphicalModel,
-    releases: object,
-    *,
-    method: str,
-    likelihood: str,
-    settings: Mapping[str, int],
-    seed: object,
-    progress: Any,
-    n: Any,
-    options: Mapping[str, Any],
-) -> Posterior:
-    """The posterior, or a point, of a graphical model given releases; `settings` are draws, warmup and chains."""
-    started = time.perf_counter()
-    name, chosen = method_named(method, options)
-    check_settings(settings, likelihood)
-    observed = observe(model, releases, n=n, has_prior=chosen.has_prior)
-    whole = whole_seed(seed)
-    with shown(progress, f"Learning {len(model.columns)} columns") as report:
-        if chosen.is_point:
-            fit = chosen.run(observed.problem, **options)
-            theta, tau = fit.theta[None, None], getattr(fit, "tau", None)
-            how, tau = f"{chosen.words}, {_number(fit.steps, 'step')}", None if tau is None else np.full((1, 1), tau)
-        else:
-            rng = np.random.default_rng(whole)
-            fit = chosen.run(observed.problem, rng, progress=report, **settings)
-            theta, tau, how = fit.theta, fit.tau, f"{chosen.words}, likelihood with {fit.likelihood}"
+def learn(model: GraphicalModel, observed: Observed, settings: Settings) -> Found:
+    """A method run on what releases say about a graphical model, and what it is worth."""
+    chosen = method_named(settings.method)
+    options = chosen.read(settings.options)
+    log_evidence, diverged = None, tuple[str, ...]()
+    if chosen.is_point:
+        fit = chosen.run(observed.problem, **options)
+        theta, tau = fit.theta[None, None], None if fit.tau is None else np.full((1, 1), fit.tau)
+        log_evidence = fit.log_evidence
+        how = f"{chosen.words}, {_number(fit.steps, 'step')}"
+    else:
+        fit = chosen.run(
+            observed.problem, settings.rng, chains=settings.chains, draws=settings.draws, warmup=settings.warmup,
+            progress=settings.report, **options,
+        )  # fmt: skip
+        theta, tau, how = fit.theta, fit.tau, f"{chosen.words}, likelihood with {fit.likelihood}"
+        diverged = _divergence_note(int(np.sum(fit.divergent)), settings.chains * settings.draws)
     if not np.all(np.isfinite(theta)):
-        raise NoisewiseError(f"method={name!r} found no finite potentials. {' '.join((*fit.notes, *observed.notes))}")
+        said = " ".join((*fit.notes, *observed.notes))
+        raise NoisewiseError(f"method={chosen.name!r} found no finite potentials. {said}")
     draws, notes = named_draws(model, observed, theta, tau)
-    notes = (*fit.notes, *_divergence_note(fit, settings), *observed.notes, *notes, *_strength_note(observed, name))
-    return Posterior(
+    return Found(
         draws=draws,
-        method=name,
-        because=f"{how}; {_law_in_words(model, observed)}",
-        likelihood=likelihood,
-        verdict=" ".join([*observed.warnings, POINT, *notes])
-        if chosen.is_point
-        else replace(_judged(model, draws), notes=notes, warnings=observed.warnings),
-        population=model,
-        releases=observed.releases,
-        seed=whole,
+        method=chosen.name,
+        how=how,
+        law=_law_in_words(model, observed),
+        verdict=Verdict(
+            PointEstimate() if chosen.is_point else _judged(model, draws),
+            (*fit.notes, *diverged, *observed.notes, *notes, *_strength_note(observed, chosen.name)),
+            observed.warnings,
+        ),
         is_point=chosen.is_point,
-        log_evidence=getattr(fit, "log_evidence", None) if chosen.is_point else None,
-        seconds=time.perf_counter() - started,
-        stated_n=n,
-        instead=AUTOMATIC,
+        log_evidence=log_evidence,
     )
 
 
@@ -115,8 +99,8 @@ def named_draws(
     return made, tuple(notes)
 
 
-def _judged(model: GraphicalModel, draws: Mapping[str, Floats]) -> Verdict:
-    """The verdict on the chains of probabilities, some of them where there are many, and of the prior's width."""
+def _judged(model: GraphicalModel, draws: Mapping[str, Floats]) -> Chains:
+    """The evidence in the chains of probabilities, some of them where there are many, and of the prior's width."""
     columns, names = [draws[TAU][:, :, None]], [TAU]
     for table in dict.fromkeys([*((name,) for name in model.columns), *model.cliques]):
         if (values := draws.get(probability_name(table))) is not None:
@@ -125,7 +109,7 @@ def _judged(model: GraphicalModel, draws: Mapping[str, Floats]) -> Verdict:
     positions = np.concatenate(columns, axis=2)
     some = evenly(len(names), MOST_JUDGED)
     with np.errstate(all="ignore"):
-        return verdict(positions[:, :, some], names=tuple(names[k] for k in some))
+        return judged(positions[:, :, some], names=tuple(names[k] for k in some))
 
 
 def _law_in_words(model: GraphicalModel, observed: Observed) -> str:
@@ -155,9 +139,8 @@ def _strength_note(observed: Observed, name: str) -> tuple[str, ...]:
     )
 
 
-def _divergence_note(fit: Any, settings: Mapping[str, int]) -> tuple[str, ...]:
+def _divergence_note(count: int, total: int) -> tuple[str, ...]:
     """Steps of the sampler that went astray, where they are more than one in a hundred."""
-    count, total = int(np.sum(getattr(fit, "divergent", 0))), settings["chains"] * settings["draws"]
     if count <= total / 100:
         return ()
     return (f"{count} of {total} steps diverged: the chains may have missed narrow places; ask for a longer warm-up.",)

@@ -4,73 +4,89 @@
     map           empirical Bayes: the most probable potentials under a normal prior whose width is learnt
     naive         noisy tables projected to probabilities and taken for the truth, with a ridge (Bernstein 2020)
     collective    expectation-maximisation on the latent tables (Bernstein et al. 2017), stopped early
-Each is a module of this room with one function from a `Problem` to draws or a point; it is imported when asked for.
+Each is one function of this room from a `Problem` to draws or a point; it is imported when asked for.
 """
 
 from __future__ import annotations
 
-import importlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
 from noisewise.errors import InvalidArgument
+from noisewise.inference.methods import AUTO, Method, Methods, Option
 
-__all__ = ["AUTOMATIC", "METHODS", "Method", "method_named", "positive_option"]
+__all__ = ["AUTOMATIC", "METHODS", "GraphicalMethod", "method_named", "positive_option"]
 
 AUTOMATIC = "posterior"
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
-    """Where a method lives, what it is in words, and the options it takes."""
+class GraphicalMethod(Method):
+    """What a method of a graphical model is worth."""
 
-    module: str
-    words: str
-    function: str = "fit"
-    options: tuple[str, ...] = ()
     has_prior: bool = True  # that speaks for what no release counts
 
-    @property
-    def run(self) -> Callable[..., Any]:
-        module = importlib.import_module(f"noisewise.graphical.{self.module}")
-        found: Callable[..., Any] = getattr(module, self.function)
-        return found
 
-    @property
-    def is_point(self) -> bool:
-        return self.function == "fit"
+def _sampler() -> Callable[..., Any]:
+    from noisewise.graphical.sampler import sample
+
+    return sample
 
 
-METHODS: Mapping[str, Method] = {
-    "posterior": Method("sampler", "Hamiltonian Monte Carlo on the potentials", function="sample"),
-    "map": Method("empirical_bayes", "the most probable potentials, the width of their prior learnt (empirical Bayes)"),
-    "naive": Method(
-        "naive", "noisy tables projected to probabilities, taken for the truth", options=("ridge",), has_prior=False
+def _empirical_bayes() -> Callable[..., Any]:
+    from noisewise.graphical.empirical_bayes import fit
+
+    return fit
+
+
+def _naive() -> Callable[..., Any]:
+    from noisewise.graphical.naive import fit
+
+    return fit
+
+
+def _collective() -> Callable[..., Any]:
+    from noisewise.graphical.collective import fit
+
+    return fit
+
+
+# A method reads the values of its options itself: it is asked with them by others, too.
+METHODS: Methods[GraphicalMethod] = Methods(
+    "a graphical model",
+    GraphicalMethod(AUTOMATIC, _sampler, "Hamiltonian Monte Carlo on the potentials"),
+    GraphicalMethod(
+        "map",
+        _empirical_bayes,
+        "the most probable potentials, the width of their prior learnt (empirical Bayes)",
+        is_point=True,
     ),
-    "collective": Method(
-        "collective",
-        "expectation-maximisation on the latent tables, stopped early",
-        options=("steps", "inference", "damping"),
+    GraphicalMethod(
+        "naive",
+        _naive,
+        "noisy tables projected to probabilities, taken for the truth",
+        (Option("ridge"),),
+        is_point=True,
         has_prior=False,
     ),
-}
+    GraphicalMethod(
+        "collective",
+        _collective,
+        "expectation-maximisation on the latent tables, stopped early",
+        (Option("steps"), Option("inference", "dual"), Option("damping", 0.1)),
+        is_point=True,
+        has_prior=False,
+    ),
+    instead=AUTOMATIC,
+)
 
 
-def method_named(name: object, options: Mapping[str, Any]) -> tuple[str, Method]:
-    """The method of that name that takes these options, or a sentence that lists what there is."""
-    wanted = AUTOMATIC if name == "auto" else name
-    if not isinstance(wanted, str) or wanted not in METHODS:
-        raise InvalidArgument(
-            f"method = {name!r:.40}: for a graphical model there are auto, {', '.join(METHODS)}.", argument="method"
-        )
-    method = METHODS[wanted]
-    if unknown := [option for option in options if option not in method.options]:
-        there = f"it takes {', '.join(method.options)}" if method.options else "it takes none"
-        raise InvalidArgument(f"{unknown[0]!r} is not an option of method={wanted!r}; {there}.", argument=unknown[0])
-    return wanted, method
+def method_named(name: str) -> GraphicalMethod:
+    """The method of that name, or the one that "auto" takes."""
+    return METHODS[AUTOMATIC if name == AUTO else name]
 
 
 def positive_option(value: object, option: str, *, most: float = math.inf) -> float:

@@ -11,32 +11,36 @@ potentials are written (their gauge). Nothing here can see a record.
 
 from __future__ import annotations
 
+import ast
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noisewise.errors import InvalidArgument
+from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.graphical.cliques import Clique, read_cliques, read_columns, read_levels, read_names, read_ties
 from noisewise.graphical.structure import Region, Regions
-from noisewise.inference.degrees import Degrees, degrees, log_linear_terms, told_by_tables
-from noisewise.inference.posterior import Posterior
-from noisewise.plan import Plan
+from noisewise.models.base import ModelBase
 from noisewise.populations.parameters import POSITIVE, UNIT, Support, Theta
-from noisewise.populations.text import ANY_COLUMN
-from noisewise.release import Release
 from noisewise.schema import Levels, Schema
-from noisewise.statistics import Histogram, Marginals
 
 if TYPE_CHECKING:
     from noisewise.graphical.answers import HeldOut, Probabilities
     from noisewise.graphical.compare import Comparison
     from noisewise.graphical.confidential import TableLaws
+    from noisewise.graphical.methods import GraphicalMethod
+    from noisewise.graphical.observed import Observed
     from noisewise.graphical.problem import Problem
+    from noisewise.inference.degrees import Degrees
+    from noisewise.inference.methods import Found, Methods
+    from noisewise.inference.posterior import Posterior
+    from noisewise.inference.settings import Settings
+    from noisewise.plan import Plan
+    from noisewise.release import Release
 
 __all__ = ["POTENTIALS", "TAU", "GraphicalModel", "probability_name"]
 
@@ -47,12 +51,16 @@ MOST_PARAMETERS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
-class GraphicalModel:
+class GraphicalModel(ModelBase):
     """A law of records over columns with levels, in which only columns of a common clique act on each other.
 
     `levels` is a Schema, or a mapping from columns to their levels. `tied` lists groups of cliques that share one table
     of potentials; True ties all cliques of two columns that have the same levels.
     """
+
+    text_name: ClassVar[str] = "graphical_model"
+    takes: ClassVar[tuple[str, ...]] = ("cliques", "levels", "tied")
+    needs: ClassVar[tuple[str, ...]] = ("cliques", "levels")
 
     columns: tuple[str, ...]
     levels: tuple[Levels, ...]
@@ -182,26 +190,41 @@ class GraphicalModel:
 
         return observe(self, releases, n=n).problem
 
-    def posterior(
-        self,
-        releases: Release | Sequence[Release],
-        *,
-        method: str = "auto",
-        likelihood: str = "auto",
-        draws: int = 1000,
-        warmup: int = 1000,
-        chains: int = 4,
-        seed: int | None = None,
-        progress: bool | Callable[[int, int], None] = True,
-        n: int | Sequence[int] | None = None,
-        **options: Any,
-    ) -> Posterior:
-        """What the releases say about every probability; `infer` calls this."""
+    @property
+    def methods(self) -> Methods[GraphicalMethod]:
+        """How it can be learnt."""
+        from noisewise.graphical.methods import METHODS
+
+        return METHODS
+
+    @property
+    def title(self) -> str:
+        return f"Learning {len(self.columns)} columns"
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """None: potentials have directions that change nothing."""
+        raise Unsupported(
+            "The information of a release about a GraphicalModel is not computed. Compare the noise of its tables "
+            "(plan.noise): from about five cliques on Gaussian noise is less than Laplace noise."
+        )
+
+    def observe(self, releases: object, settings: Settings) -> Observed:
+        """The tables that were published, as numbers."""
+        from noisewise.graphical.methods import method_named
+        from noisewise.graphical.observed import observe
+
+        return observe(self, releases, n=settings.n, has_prior=method_named(settings.method).has_prior)
+
+    def learn(self, observed: Observed, settings: Settings) -> Found:
+        """A method run on that."""
         from noisewise.graphical.learn import learn
 
-        settings = {"draws": draws, "warmup": warmup, "chains": chains}
-        return learn(self, releases, method=method, likelihood=likelihood, settings=settings, seed=seed,
-                     progress=progress, n=n, options=options)  # fmt: skip
+        return learn(self, observed, settings)
+
+    def is_same(self, other: object) -> bool:
+        """Whether another model has the same columns, levels, cliques and ties."""
+        return isinstance(other, GraphicalModel) and self.text_arguments() == other.text_arguments()
 
     # ---- answers ----
 
@@ -281,9 +304,9 @@ class GraphicalModel:
         return theta_at(self, at)
 
     def simulate_values(
-        self, rng: np.random.Generator, plan: Plan, theta: Theta, *, n: int | None = None
+        self, rng: np.random.Generator, plan: Plan, theta: Theta, *, n: int | None = None, approximate: bool = False
     ) -> NDArray[np.int64]:
-        """The published integers (K, size) of K simulated data sets, one a row of theta."""
+        """The published integers (K, size) of K simulated data sets, one for each row of theta."""
         from noisewise.graphical.replicate import simulate_values
 
         return simulate_values(rng, self, plan, theta, n=n)
@@ -302,21 +325,30 @@ class GraphicalModel:
         """The laws from which the confidential tables are drawn, one for each group of the same records."""
         from noisewise.graphical.confidential import TableLaws
 
-        del likelihood
         return TableLaws.of(self, releases, n=n)
 
-    def to_spec(self) -> dict[str, str]:
-        """The [population] section of a spec file that reads back as this model."""
-        from noisewise.graphical.text import model_to_text
+    def degrees(self, releases: tuple[Release, ...], theta: Theta) -> Degrees:
+        """Independent cells of the published tables against independent potentials of the cliques."""
+        from noisewise.graphical.degrees import table_degrees
 
-        return {ANY_COLUMN: model_to_text(self)}
+        levels = {name: len(known) for name, known in zip(self.columns, self.levels, strict=True)}
+        # Tied cliques share a table; some of its directions may change nothing, so this is at most too many.
+        return table_degrees(releases, self.cliques, levels, most=self.parameters - 1 if self.ties else None)
+
+    def text_arguments(self) -> dict[str, str]:
+        """Its arguments as a spec file writes them."""
+        levels = {name: list(one.levels) for name, one in zip(self.columns, self.levels, strict=True)}
+        named = {"cliques": repr([list(clique) for clique in self.cliques]), "levels": repr(levels)}
+        if self.ties:
+            named["tied"] = repr([[list(self.cliques[index]) for index in group] for group in self.ties])
+        return named
 
     @classmethod
-    def from_spec(cls, spec: Mapping[str, str]) -> GraphicalModel:
-        """Read a [population] section."""
-        from noisewise.graphical.text import model_from_spec
+    def from_nodes(cls, nodes: Mapping[str, ast.expr]) -> GraphicalModel:
+        """The model that these arguments describe."""
+        from noisewise.models.registry import literal
 
-        return model_from_spec(spec)
+        return cls(**{name: literal(node, name, cls.text_name) for name, node in nodes.items()})
 
     def __repr__(self) -> str:
         shown = ", ".join(f"[{', '.join(clique)}]" for clique in self.cliques[:8])
@@ -341,37 +373,3 @@ def _check_names(columns: Sequence[str], cliques: Sequence[Clique]) -> None:
                 argument="cliques",
             )
         named[name] = table
-
-
-@degrees.register
-def _(model: GraphicalModel, releases: tuple[Release, ...], theta: Theta) -> Degrees:
-    """Independent cells of the published tables against independent potentials of the cliques."""
-    del theta  # the count is the same wherever the fit is
-    levels = {name: len(known) for name, known in zip(model.columns, model.levels, strict=True)}
-    # Tied cliques share a table; some of its directions may change nothing, so this is at most too many.
-    unknowns = model.parameters - 1 if model.ties else log_linear_terms(model.cliques, levels)
-    groups: dict[Any, list[Release]] = {}
-    for release in releases:
-        groups.setdefault((release.dataset, release.part), []).append(release)
-    told = sum(_told(members, levels) for members in groups.values())
-    shapes = min(told, _told(releases, levels))
-    advice = (
-        "Every set of such tables fits some potentials. A table of columns that share no clique, which the model takes "
-        "for independent given those between them, would check that; so would tables of disjoint parts of the records."
-    )
-    return Degrees(told, shapes, unknowns, "" if told > unknowns else advice)
-
-
-def _told(releases: Sequence[Release], levels: Mapping[str, int]) -> int:
-    """Independent cells of all tables of the same records."""
-    cliques: list[tuple[str, ...]] = []
-    tied = 0
-    for release in releases:
-        statistic = release.statistic
-        if isinstance(statistic, Marginals) and statistic.tied:
-            tied += told_by_tables(release)
-        elif isinstance(statistic, Marginals):
-            cliques += [tuple(map(str, clique)) for clique in statistic.cliques]
-        elif isinstance(statistic, Histogram):
-            cliques.append((statistic.column,))
-    return tied + log_linear_terms(cliques, levels)

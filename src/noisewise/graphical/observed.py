@@ -1,11 +1,10 @@
 """From releases to a problem: what was published about the model's columns, holder by holder, as numbers.
 
-    different data sets, or disjoint parts of one      independent holders: likelihoods multiply
-    the same data set and part                         the same records, noised again: their tables are stacked
-    overlapping parts                                  refused: neither independent nor the same records
-A table whose columns are a clique of the model observes that clique's cells; any other becomes a table of its own that
-is asked for and has no potentials, so that different structures can be compared on the same releases. n is public under
-change-one; under add-remove the analyst states it, and a table whose sum contradicts it is named or refused.
+Releases of different records are independent holders, whose likelihoods multiply; those of the same records (`joining`)
+are noised again, and their tables are stacked. A table whose columns are a clique of the model observes that clique's
+cells; any other becomes a table of its own that is asked for and has no potentials, so that different structures can be
+compared on the same releases. n is public under change-one; under add-remove the analyst states it, and a table whose
+sum contradicts it is named or refused.
 
 How much a release can teach is told by its strength, n sqrt(2) Delta_1/sd, Delta_1 the L1 sensitivity of its tables and
 sd that of the noise on a cell: n epsilon for Laplace noise. Strengths of the same records add up as epsilons do, those
@@ -30,9 +29,8 @@ from noisewise.graphical.loopy import engine_for
 from noisewise.graphical.null_pairs import null_share
 from noisewise.graphical.problem import GAUSSIAN, LAPLACE, Holder, Problem
 from noisewise.graphical.structure import Region, Regions
+from noisewise.joining import joined, listed_releases
 from noisewise.laws import additive_law, normal_mixture
-from noisewise.likelihood.joint import check_disjoint, listed_releases, stated_sizes
-from noisewise.likelihood.stated_n import contradictions
 from noisewise.release import Release
 from noisewise.statistics import Marginals
 
@@ -79,15 +77,11 @@ def observe(model: GraphicalModel, releases: object, *, n: object = None, has_pr
     """The problem of a model and releases of tables; `has_prior` says how the notes speak of what none counts."""
     given = listed_releases(releases)
     counted = [tuple(counted_tables(model, release.statistic, release.schema)) for release in given]
-    check_disjoint(given)
-    sizes = stated_sizes(given, n)
-    groups: dict[Any, list[int]] = {}
-    for index, release in enumerate(given):
-        groups.setdefault((release.dataset, release.part), []).append(index)
+    together = joined(given, n)
     notes = [] if n is None else [f"It holds if n = {n}, as stated: the number of records is private."]
     parts = []
     for index, release in enumerate(given):
-        part, said = _part(release, counted[index], sizes[index])
+        part, said = _part(release, counted[index], together.sizes[index])
         parts.append(part)
         notes += said
     engine = _engine(model.tables, [clique for part in parts for table in part.tables for clique in table.cliques])
@@ -95,16 +89,16 @@ def observe(model: GraphicalModel, releases: object, *, n: object = None, has_pr
     spread = np.full(tables.cells, -1, dtype=np.int64)
     own = model.spread
     spread[: len(own)] = own
-    holders = tuple(_holder(tables, [parts[index] for index in members]) for members in groups.values())
-    strengths = [sum(_strength(given[index], parts[index].n) for index in members) for members in groups.values()]
+    holders = tuple(_holder(tables, [parts[index] for index in members]) for members in together.groups)
+    strengths = [sum(_strength(given[index], parts[index].n) for index in members) for members in together.groups]
     notes += _engine_note(engine) + _unseen(model, parts, has_prior=has_prior)
     return Observed(
         Problem(engine, spread, holders),
         given,
-        tuple(map(tuple, groups.values())),
+        together.groups,
         math.hypot(*strengths),
         tuple(dict.fromkeys(notes)),
-        contradictions(given, sizes),
+        together.warnings,
     )
 
 

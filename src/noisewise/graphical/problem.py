@@ -95,3 +95,5 @@ class Fit:
     theta: Floats
     steps: int
     notes: tuple[str, ...] = ()
+    tau: float | None = None  # the width of the prior, where it was learnt
+    log_evidence: float | None = None

@@ -23,6 +23,7 @@ from noisewise.graphical.loopy import engine_for
 from noisewise.graphical.model import POTENTIALS, TAU
 from noisewise.graphical.probabilities import clique_tables, column_tables, table_rows
 from noisewise.graphical.synthetic import record_engine
+from noisewise.joining import record_count
 from noisewise.laws import additive_law
 from noisewise.likelihood.simulate import columns_of, draw_noise
 from noisewise.plan import Plan
@@ -78,20 +79,15 @@ def simulate_values(
     """The published integers (K, size) of K data sets, one a row of theta."""
     statistic, schema = plan.statistic, plan.part_schema
     counted = counted_tables(model, statistic, schema)
-    size = schema.n if schema.n is not None else n
-    if size is None:
-        raise InvalidArgument(
-            "This plan keeps the number of records private (add-remove): say how many to simulate with n=.",
-            argument="n",
-        )
+    size = record_count(schema, n)
     if POTENTIALS not in theta:
         raise InvalidArgument("Records are simulated at potentials; this theta has none.", argument="theta")
     rows = np.asarray(theta[POTENTIALS])
     if isinstance(statistic, Marginals) and statistic.null is not None:
-        records = sample_records(rng, model, schema, int(size), theta, columns_of(statistic, schema))
+        records = sample_records(rng, model, schema, size, theta, columns_of(statistic, schema))
         counts = list(statistic.value(records, schema))
     else:
-        counts = _from_tables(rng, model, rows, counted, int(size))
+        counts = _from_tables(rng, model, rows, counted, size)
     law = additive_law(plan.law)
     noise = [draw_noise(rng, law, len(rows), component=k) for k in range(law.size)]
     return np.asarray(np.stack(counts) + np.stack(noise, axis=1))

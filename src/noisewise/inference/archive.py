@@ -15,7 +15,7 @@ import math
 import os
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -54,12 +54,13 @@ def write(where: Path, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> 
         ) from None
 
 
-def read(where: Path, *, form: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The header and the arrays of a file of that format."""
+def read(where: Path, *, forms: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The header and the arrays of a file of one of these formats, the newest first."""
     header, arrays = arrays_of(where, text="header")
-    if header["format"] != form:
+    if header["format"] not in forms:
+        found = shown(header["format"])
         raise InvalidArgument(
-            f"its format is {shown(header['format'])}; this version reads {form!r}. A newer Noisewise may be needed.",
+            f"its format is {found}; this version reads {forms[0]!r}. A newer Noisewise may be needed.",
             argument="path",
         )
     return header, arrays

@@ -19,17 +19,17 @@ chi-square over their cells (`cells`), without simulation; several checks of dif
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisewise.errors import Unsupported
 from noisewise.inference.cells import check_by_cells
-from noisewise.inference.degrees import Degrees, degrees, told_by_one
+from noisewise.inference.degrees import Degrees, told_by_one
 from noisewise.inference.kernels import Floats
 from noisewise.laws import Form
+from noisewise.models.protocol import Model
 from noisewise.plan import Plan, plan
 from noisewise.populations.parameters import Theta
 from noisewise.release import Release
@@ -99,16 +99,29 @@ class Check:
             return ""
         return " That compares the parts with each other, not the population's shape with the records."
 
+    def to_dict(self) -> dict[str, object]:
+        """Plain data, for a file."""
+        counted = None if self.degrees is None else asdict(self.degrees)
+        told = {"components": dict(self.components), "degrees": counted}
+        return {**told, "overall": self.overall, "replicates": self.replicates}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Check:
+        """The check that was written."""
+        components = {str(name): float(tail) for name, tail in plain["components"].items()}
+        counted = None if plain["degrees"] is None else Degrees(**plain["degrees"])
+        return cls(components, float(plain["overall"]), int(plain["replicates"]), counted)
+
 
 def predictive_check(
     rng: np.random.Generator,
     releases: tuple[Release, ...],
-    population: Any,
+    model: Model,
     theta: Theta,
     sizes: list[int],
 ) -> Check:
     """The check at the K parameter values `theta`; `sizes` are the numbers of records behind each release."""
-    counted = degrees(population, releases, theta)
+    counted = model.degrees(releases, theta)
     components: dict[str, float] = {}
     overall: list[float] = []
     columns: list[Floats] = []
@@ -116,14 +129,15 @@ def predictive_check(
     for index, (release, n) in enumerate(zip(releases, sizes, strict=True)):
         suffix = f" (release {index + 1})" if len(releases) > 1 else ""
         if isinstance(release.statistic, Records):
-            by_cells = check_by_cells(release, population, theta, counted.unknowns)
+            by_cells = check_by_cells(release, model.described, theta, counted.unknowns)
             if by_cells.overall is None:
                 counted = replace(counted, told=counted.told - told_by_one(release) + by_cells.cells - 1)
             else:
                 overall.append(by_cells.overall)
                 components |= {f"{name}{suffix}": tail for name, tail in by_cells.components.items()}
             continue
-        drawn = _simulated(rng, release, population, theta, n)
+        stated = None if release.schema.is_change_one else n
+        drawn = model.simulate_values(rng, plan_of(release), theta, n=stated, approximate=True)
         columns.append(np.concatenate([np.array([release.value], dtype=float), np.asarray(drawn, dtype=float)]))
         labels += [f"{name}{suffix}" for name in release.labels]
     replicates = 0
@@ -161,19 +175,6 @@ def plan_of(release: Release) -> Plan:
             f"{statistic} was released on another lattice than this version would use; it cannot be simulated again."
         )
     return replace(made, law=law)
-
-
-def _simulated(rng: np.random.Generator, release: Release, population: Any, theta: Theta, n: int) -> NDArray[Any]:
-    """Replicates (K, size) of a release, by the model's own simulation where it has one."""
-    if not hasattr(population, "simulate_values") and not hasattr(population, "marginal"):
-        raise Unsupported(f"{type(population).__name__} does not simulate releases, so they cannot be checked.")
-    made = plan_of(release)
-    stated = None if release.schema.is_change_one else n
-    if hasattr(population, "simulate_values"):
-        return np.asarray(population.simulate_values(rng, made, theta, n=stated))
-    from noisewise.likelihood.simulate import simulate_values
-
-    return simulate_values(rng, made, population, theta, n=stated, approximate=True)
 
 
 def tail_probabilities(pooled: Floats) -> Floats:

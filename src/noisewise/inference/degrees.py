@@ -19,18 +19,17 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import singledispatch
 from typing import Any
 
 import numpy as np
 
-from noisewise.errors import NoisewiseError, Unsupported
+from noisewise.errors import NoisewiseError
 from noisewise.inference.kernels import Floats
+from noisewise.joining import same_records
 from noisewise.likelihood.normal_sum import row_of
 from noisewise.populations.cleaned import row_moments
-from noisewise.populations.multivariate import MultivariateNormal
 from noisewise.populations.parameters import Theta
-from noisewise.populations.population import Joint, Population
+from noisewise.populations.population import AnyPopulation
 from noisewise.release import Release
 from noisewise.statistics import Histogram, Marginals, Records, Statistic
 from noisewise.statistics.order import OrderStatistic
@@ -62,25 +61,11 @@ class Degrees:
         return self.shapes > self.unknowns
 
 
-@singledispatch
-def degrees(model: Any, releases: tuple[Release, ...], theta: Theta) -> Degrees:
-    """What releases tell a model with parameter values like `theta`; every kind of model says it for itself."""
-    del theta
-    raise Unsupported(
-        f"How many unknowns {type(model).__name__} has is not known, so {len(releases)} releases cannot check it."
-    )
-
-
-@degrees.register(Population)
-@degrees.register(Joint)
-@degrees.register(MultivariateNormal)
-def _(model: Any, releases: tuple[Release, ...], theta: Theta) -> Degrees:
+def degrees(model: AnyPopulation, releases: tuple[Release, ...], theta: Theta) -> Degrees:
+    """What releases tell about a population with parameter values like `theta`; a model says it for itself."""
     middle = {name: np.mean(np.asarray(value), axis=0, keepdims=True) for name, value in theta.items()}
-    unknowns = sum(1 if model.supports[name].size is None else model.supports[name].size - 1 for name in model.free)
-    groups: dict[Any, list[Release]] = {}
-    for release in releases:
-        groups.setdefault((release.dataset, release.part), []).append(release)
-    told = sum(_told(members, model, middle) for members in groups.values())
+    unknowns = sum(1 if support.size is None else support.size - 1 for support in model.supports.values())
+    told = sum(_told([releases[index] for index in group], model, middle) for group in same_records(releases))
     distinct = {(str(release.statistic), str(release.schema.to_dict()["columns"])): release for release in releases}
     shapes = min(told, _told(list(distinct.values()), model, middle))
     advice = "" if told > unknowns else _advice(releases, model, middle, unknowns - told + 1)

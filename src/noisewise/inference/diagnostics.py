@@ -14,16 +14,13 @@ What cannot be judged is NaN, never a good number: constant draws, a NaN among t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from noisewise.inference.verdict import Chains, Verdict
+
 Floats = NDArray[np.float64]
-RHAT_LIMIT = 1.01
-ESS_A_CHAIN = 100
-# A chain that repeats itself for this share of its draws (and this many) has been caught somewhere.
-STUCK_SHARE, STUCK_DRAWS = 0.1, 20
 
 
 def rhat(draws: ArrayLike) -> float:
@@ -107,74 +104,6 @@ def missing_information(energy: ArrayLike) -> Floats:
     return fraction
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What a run is worth, in numbers and (`str`) in a sentence; chains are counted from 1."""
-
-    rhat: float
-    smallest_ess: float
-    worst: str | None
-    draws: int
-    chains: int
-    non_finite: tuple[int, ...]
-    warmup_non_finite: tuple[int, ...]
-    longest_standstill: tuple[int, ...]
-    notes: tuple[str, ...] = ()  # sentences of a model: what it assumed, what it passed over
-    warnings: tuple[str, ...] = ()  # sentences that stand first: why the numbers may not be what they seem
-
-    @property
-    def warns(self) -> bool:
-        """Whether a reader should hesitate before using the numbers."""
-        return bool(self.warnings) or not self.is_converged
-
-    @property
-    def has_mixed(self) -> bool:
-        return self.rhat <= RHAT_LIMIT and self.smallest_ess >= ESS_A_CHAIN * self.chains
-
-    @property
-    def stuck(self) -> tuple[int, ...]:
-        """The chains that repeated one position for a tenth of their draws or more."""
-        limit = max(STUCK_DRAWS, STUCK_SHARE * self.draws / self.chains)
-        return tuple(k for k, still in enumerate(self.longest_standstill, 1) if still >= limit)
-
-    @property
-    def is_converged(self) -> bool:
-        return self.has_mixed and not self.stuck and not any(self.non_finite)
-
-    def __str__(self) -> str:
-        parts = (self._non_finite_sentence(), self._stuck_sentence(), self._mixing_sentence(), self._warmup_sentence())
-        return " ".join(part for part in (*self.warnings, *parts, *self.notes) if part)
-
-    def _non_finite_sentence(self) -> str:
-        bad = [k for k, count in enumerate(self.non_finite, 1) if count]
-        if not bad:
-            return ""
-        count = sum(self.non_finite)
-        return f"{count} of {self.draws} steps met a non-finite density; {_chains(bad)} should be run again."
-
-    def _stuck_sentence(self) -> str:
-        if not self.stuck:
-            return ""
-        still, steps = max(self.longest_standstill), self.draws // self.chains
-        return (
-            f"{_chains(self.stuck).capitalize()} stood still for up to {still} of {steps} steps and should be run "
-            "again, longer or with another method."
-        )
-
-    def _mixing_sentence(self) -> str:
-        size = f"smallest ESS {self.smallest_ess:.0f} of {self.draws}"
-        if self.is_converged:
-            return f"Converged: R-hat {self.rhat:.2f}, {size}."
-        if self.has_mixed:
-            return ""
-        place = "" if self.worst is None else f" ({self.worst})"
-        return f"Not converged: R-hat {self.rhat:.3f}, {size}{place}. Ask for more draws and a longer warm-up."
-
-    def _warmup_sentence(self) -> str:
-        count = sum(self.warmup_non_finite)
-        return f"{count} warm-up steps met a non-finite density and were rejected." if count else ""
-
-
 def verdict(
     positions: ArrayLike,
     *,
@@ -183,13 +112,24 @@ def verdict(
     warmup_non_finite: ArrayLike = (),
 ) -> Verdict:
     """The verdict on draws (chains, draws, size) and on the non-finite steps counted by chain."""
+    return Verdict(judged(positions, names=names, non_finite=non_finite, warmup_non_finite=warmup_non_finite))
+
+
+def judged(
+    positions: ArrayLike,
+    *,
+    names: tuple[str, ...] | None = None,
+    non_finite: ArrayLike = (),
+    warmup_non_finite: ArrayLike = (),
+) -> Chains:
+    """The evidence in draws (chains, draws, size) and in the non-finite steps counted by chain."""
     x = np.asarray(positions, float)
     chains, draws, size = x.shape
     ratios = [rhat(x[:, :, i]) for i in range(size)]
     sizes = [float(np.min([ess_bulk(x[:, :, i]), ess_tail(x[:, :, i])])) for i in range(size)]
     is_known = np.isfinite(ratios) & np.isfinite(sizes)
     worst = int(np.argmax(ratios if is_known.all() else ~is_known))
-    return Verdict(
+    return Chains(
         rhat=float(np.max(ratios)),
         smallest_ess=float(np.min(sizes)),
         worst=None if names is None else names[worst],
@@ -206,12 +146,6 @@ def _longest_standstill(chain: Floats) -> int:
     still = np.concatenate([[0], np.all(chain[1:] == chain[:-1], axis=1), [0]]).astype(int)
     edges = np.flatnonzero(np.diff(still))
     return int(np.max(edges[1::2] - edges[::2], initial=0))
-
-
-def _chains(numbers: tuple[int, ...] | list[int]) -> str:
-    if len(numbers) == 1:
-        return f"chain {numbers[0]}"
-    return f"chains {', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"
 
 
 def _checked(draws: ArrayLike) -> Floats | None:

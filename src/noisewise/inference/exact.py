@@ -25,21 +25,21 @@ import numpy as np
 from noisewise.exact import integer
 from noisewise.inference.adapt import Progress
 from noisewise.inference.density import Density, ExactTarget
-from noisewise.inference.diagnostics import Verdict, ess_bulk, ess_tail, rhat, verdict
+from noisewise.inference.diagnostics import ess_bulk, ess_tail, judged, rhat
 from noisewise.inference.kernels import Floats
 from noisewise.inference.kernels.leaping_slice import LeapingSlice
-from noisewise.inference.line import TOLERANCE, Line, on_the_line
+from noisewise.inference.line import Line, on_the_line
 from noisewise.inference.mesh import lay_mesh
 from noisewise.inference.modes import Frame, find_frames
-from noisewise.inference.plane import BURN, Grid, PlaneDraws, accepted, evidence, lay_grids, moments, sample
+from noisewise.inference.plane import BURN, Grid, PlaneDraws, accepted, lay_grids, moments, sample
+from noisewise.inference.plane import evidence as grid_evidence
 from noisewise.inference.run import run
+from noisewise.inference.verdict import TOLERANCE, TOO_ROUGH, Chains, IndependentDraws, Verdict
 
-__all__ = ["CENTRAL_LIMIT_LAW", "OWN_LAW", "Exact", "IndependentVerdict", "exact"]
+__all__ = ["Exact", "exact", "independent"]
 
 Moments = Mapping[str, tuple[Floats, Floats]]
-OWN_LAW, CENTRAL_LIMIT_LAW = "the release's own law", "the central limit law"
 HUMP_SHARE, HUMP_POINTS = 0.01, 400
-TOO_ROUGH = 1e-3  # error of a quadrature whose draws are not to be used
 TRUSTED = 1e-6  # error of evidence and moments, to be told
 # Below this share of accepted proposals, or above this R-hat, the grid has missed the posterior's shape; R-hat of few
 # draws says nothing.
@@ -55,75 +55,32 @@ BENT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class IndependentVerdict:
-    """The verdict on independent draws: there is nothing to converge; only the density itself can be at fault."""
-
-    draws: int
-    chains: int
-    error: float  # of the quadrature, in units of the whole mass
-    evaluations: int
-    non_finite: tuple[int, ...]
-    rhat: float
-    smallest_ess: float
-    by: str = "quadrature"
-    humps: int = 1  # separate ones, each with a share of the mass worth telling
-    law: str = ""  # of the release, as the likelihood takes it: OWN_LAW, CENTRAL_LIMIT_LAW, or not told
-    notes: tuple[str, ...] = ()  # sentences of a model: what it assumed
-    warnings: tuple[str, ...] = ()  # sentences that stand first: why the numbers may not be what they seem
-
-    @classmethod
-    def of(
-        cls, draws: Floats, *, by: str, error: float = 0.0, evaluations: int = 0, non_finite: int = 0
-    ) -> IndependentVerdict:
-        """On independent draws (chains, draws, ...), judged as if they came from chains."""
-        chains, size = draws.shape[:2]
-        columns = draws.reshape(chains, size, -1)
-        each = [columns[:, :, j] for j in range(columns.shape[2])]
-        return cls(
-            draws=chains * size,
-            chains=chains,
-            error=error,
-            evaluations=evaluations,
-            non_finite=(non_finite,) if non_finite else (),
-            rhat=max(rhat(column) for column in each),
-            smallest_ess=min(min(ess_bulk(column), ess_tail(column)) for column in each),
-            by=by,
-        )
-
-    @property
-    def is_converged(self) -> bool:
-        return not any(self.non_finite) and self.error < TOO_ROUGH
-
-    @property
-    def warns(self) -> bool:
-        """Whether a reader should hesitate before using the numbers."""
-        return bool(self.warnings) or not self.is_converged
-
-    def __str__(self) -> str:
-        return " ".join((*self.warnings, self._sentence(), *self.notes))
-
-    def _sentence(self) -> str:
-        count = sum(self.non_finite)
-        if count:
-            return (
-                f"{count} of {self.evaluations} evaluations of the density were not finite and were left out; "
-                "do not trust these draws before the reason is known."
-            )
-        if not self.is_converged:
-            return (
-                f"The density is too rough for quadrature (error {self.error:.0e} after {self.evaluations} "
-                "evaluations); compare with method='slice'."
-            )
-        error = f" (error {self.error:.0e})" if self.error > TOLERANCE else ""
-        if self.law == OWN_LAW:
-            words = f"Exact: {self.draws} independent draws by {self.by}{error}."
-        else:
-            under = f" under {self.law}" if self.law else ""
-            words = f"Computed by {self.by}{under}: {self.draws} independent draws{error}."
-        if self.humps > 1:
-            words += f" The posterior has {self.humps} separate humps: look at the plot, not at the mean."
-        return words
+def independent(
+    draws: Floats,
+    *,
+    by: str = "quadrature",
+    error: float = 0.0,
+    evaluations: int = 0,
+    non_finite: int = 0,
+    humps: int = 1,
+    law: str = "",
+) -> IndependentDraws:
+    """The evidence of independent draws (chains, draws, ...), judged as if they came from chains."""
+    chains, size = draws.shape[:2]
+    columns = draws.reshape(chains, size, -1)
+    each = [columns[:, :, j] for j in range(columns.shape[2])]
+    return IndependentDraws(
+        draws=chains * size,
+        chains=chains,
+        error=error,
+        evaluations=evaluations,
+        non_finite=(non_finite,) if non_finite else (),
+        rhat=max(rhat(column) for column in each),
+        smallest_ess=float(np.min([min(ess_bulk(column), ess_tail(column)) for column in each])),
+        by=by,
+        humps=humps,
+        law=law,
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,7 +93,7 @@ class Exact:
     is_independent: bool
     how: str
     non_finite: tuple[int, ...]
-    verdict: Verdict | IndependentVerdict
+    verdict: Verdict
 
 
 def exact(
@@ -149,16 +106,17 @@ def exact(
     progress: Progress | None = None,
     tolerance: float = TOLERANCE,
     is_quick: bool = True,
+    law: str = "",
 ) -> Exact:
     """Draws from a target whose likelihood has no noise; `warmup` is used where chains must find their way.
 
-    `is_quick` says that the density may be asked hundreds of thousands of times.
+    `is_quick` says that the density may be asked hundreds of thousands of times; `law` is what the likelihood scores.
     """
     integer(chains, "chains", minimum=1)
     integer(draws, "draws", minimum=1)
     integer(warmup, "warmup", minimum=0)
     if target.size == 1:
-        return _one(rng, target, chains, draws, warmup, progress, tolerance)
+        return _one(rng, target, chains, draws, warmup, progress, tolerance, law)
     if target.size == 2:
         return _two(rng, target, chains, draws, warmup, progress, is_quick=is_quick)
     how = f"slice sampling of {target.size} parameters, {chains} chains after {warmup} steps of warm-up"
@@ -173,6 +131,7 @@ def _one(
     warmup: int,
     progress: Progress | None,
     tolerance: float,
+    law: str,
 ) -> Exact:
     line = on_the_line(rng, target, tolerance)
     if line.error >= TOO_ROUGH and not line.non_finite:
@@ -181,18 +140,17 @@ def _one(
     if progress is not None:
         progress(chains * draws, chains * draws)
     non_finite = (line.non_finite,)
-    judged = IndependentVerdict(
-        draws=chains * draws,
-        chains=chains,
+    evidence = independent(
+        positions,
         error=line.error,
         evaluations=line.evaluations,
-        non_finite=non_finite,
-        rhat=rhat(positions),
-        smallest_ess=float(np.min([ess_bulk(positions), ess_tail(positions)])),
+        non_finite=line.non_finite,
         humps=humps(line),
+        law=law,
     )
     how = f"adaptive quadrature of one parameter, {line.evaluations} evaluations, independent draws"
-    return Exact(positions[:, :, None], line.log_evidence, _line_moments(target, line), True, how, non_finite, judged)
+    found = _line_moments(target, line)
+    return Exact(positions[:, :, None], line.log_evidence, found, True, how, non_finite, Verdict(evidence))
 
 
 def _rough(
@@ -209,13 +167,13 @@ def _rough(
     density = Density(target)
     positions, log_proposal = line.propose(rng, chains * (draws + BURN))
     drawn = accepted(rng, density, positions, log_proposal, chains=chains, draws=draws, progress=progress)
-    judged = verdict(drawn.positions, non_finite=drawn.non_finite)
-    if _has_failed(drawn, judged, draws) or _should_go_on(judged, draws):
+    evidence = judged(drawn.positions, non_finite=drawn.non_finite)
+    if _has_failed(drawn, evidence, draws) or _should_go_on(evidence, draws):
         how = f"slice sampling, because the density is too rough for quadrature (error {line.error:.0e})"
         walked = _many(rng, target, chains, draws, warmup, progress, how=how, start=drawn.positions[:, -1])
-        return replace(walked, verdict=replace(walked.verdict, notes=(*walked.verdict.notes, note)))
+        return replace(walked, verdict=walked.verdict.saying(notes=(note,)))
     how = f"an independence sampler on the quadrature of one parameter, {drawn.acceptance:.1%} of proposals accepted"
-    return Exact(drawn.positions, None, None, False, how, drawn.non_finite, replace(judged, notes=(note,)))
+    return Exact(drawn.positions, None, None, False, how, drawn.non_finite, Verdict(evidence, notes=(note,)))
 
 
 def humps(line: Line) -> int:
@@ -255,12 +213,12 @@ def _two(
     grids = lay_grids(rng, density, frames)
     searched = (density.non_finite,)
     drawn = sample(rng, density, grids, chains=chains, draws=draws, progress=progress)
-    judged = verdict(drawn.positions, non_finite=drawn.non_finite, warmup_non_finite=searched)
-    if not is_bent and (drawn.acceptance < GOOD_ACCEPTANCE or _should_go_on(judged, draws)):
+    evidence = judged(drawn.positions, non_finite=drawn.non_finite, warmup_non_finite=searched)
+    if not is_bent and (drawn.acceptance < GOOD_ACCEPTANCE or _should_go_on(evidence, draws)):
         on_mesh = _on_mesh(rng, density, frames, chains, draws, progress, most_evaluations)
         if on_mesh is not None:
             return on_mesh
-    if _has_failed(drawn, judged, draws) or _should_go_on(judged, draws):
+    if _has_failed(drawn, evidence, draws) or _should_go_on(evidence, draws):
         how = f"slice sampling, because a grid's proposals were accepted only {drawn.acceptance:.0%} of the time"
         start = drawn.positions[:, -1]
         return _many(rng, target, chains, draws, warmup, progress, how=how, start=start, is_quick=is_quick)
@@ -272,12 +230,12 @@ def _two(
     is_lost, is_trusted = is_bent and not is_whole, is_resolved and (is_whole or not is_bent)
     return Exact(
         drawn.positions,
-        log_evidence=evidence(grids) if is_trusted else None,
+        log_evidence=grid_evidence(grids) if is_trusted else None,
         moments=moments(grids, target) if is_trusted else None,
         is_independent=False,
         how=how,
         non_finite=drawn.non_finite,
-        verdict=replace(judged, warnings=(BENT,)) if is_lost else judged,
+        verdict=Verdict(evidence, warnings=(BENT,) if is_lost else ()),
     )
 
 
@@ -296,25 +254,25 @@ def _on_mesh(
         return None
     searched = (density.non_finite,)
     drawn = sample(rng, density, (mesh,), chains=chains, draws=draws, progress=progress)
-    judged = verdict(drawn.positions, non_finite=drawn.non_finite, warmup_non_finite=searched)
-    if _has_failed(drawn, judged, draws) or _should_go_on(judged, draws):
+    evidence = judged(drawn.positions, non_finite=drawn.non_finite, warmup_non_finite=searched)
+    if _has_failed(drawn, evidence, draws) or _should_go_on(evidence, draws):
         return None
     how = (
         f"an independence sampler on a mesh of {len(mesh.index)} points along a ridge of two parameters, "
         f"{drawn.acceptance:.1%} of proposals accepted"
     )
-    return Exact(drawn.positions, None, None, False, how, drawn.non_finite, judged)
+    return Exact(drawn.positions, None, None, False, how, drawn.non_finite, Verdict(evidence))
 
 
-def _has_failed(drawn: PlaneDraws, judged: Verdict, draws: int) -> bool:
+def _has_failed(drawn: PlaneDraws, evidence: Chains, draws: int) -> bool:
     """Whether proposals have missed the posterior's shape."""
-    has_drifted = judged.rhat > POOR_RHAT and judged.chains * draws >= ENOUGH_DRAWS
-    return drawn.acceptance < POOR_ACCEPTANCE or has_drifted or bool(judged.stuck)
+    has_drifted = evidence.rhat > POOR_RHAT and evidence.chains * draws >= ENOUGH_DRAWS
+    return drawn.acceptance < POOR_ACCEPTANCE or has_drifted or bool(evidence.stuck)
 
 
-def _should_go_on(judged: Verdict, draws: int) -> bool:
+def _should_go_on(evidence: Chains, draws: int) -> bool:
     """Whether enough draws were asked for to have mixed, and have not."""
-    return draws >= ENOUGH_A_CHAIN and not (judged.has_mixed and not judged.stuck)
+    return draws >= ENOUGH_A_CHAIN and not (evidence.has_mixed and not evidence.stuck)
 
 
 def grid_error(grids: tuple[Grid, ...], target: ExactTarget) -> float:
@@ -322,7 +280,7 @@ def grid_error(grids: tuple[Grid, ...], target: ExactTarget) -> float:
 
     The trapezoidal rule of a smooth density squares its error when the step is halved.
     """
-    errors = [abs(evidence(grids) - evidence(grids, 2))]
+    errors = [abs(grid_evidence(grids) - grid_evidence(grids, 2))]
     coarse = moments(grids, target, 2)
     for name, (mean, sd) in moments(grids, target).items():
         errors += [float(np.max(np.abs(mean - coarse[name][0]) / sd)), float(np.max(np.abs(sd - coarse[name][1]) / sd))]
@@ -349,10 +307,10 @@ def _many(
             progress=progress,
         )  # fmt: skip
         positions = trace.positions[:, thin - 1 :: thin]
-        judged = verdict(positions, non_finite=trace.non_finite, warmup_non_finite=trace.warmup_non_finite)
-        if not _should_go_on(judged, draws):
+        evidence = judged(positions, non_finite=trace.non_finite, warmup_non_finite=trace.warmup_non_finite)
+        if not _should_go_on(evidence, draws):
             break
         start = trace.positions[:, -1]
     words = how if thin == 1 else f"{how}; every {thin}th step was kept, because it moves slowly"
     non_finite = tuple(int(count) for count in trace.non_finite)
-    return Exact(positions, None, None, False, words, non_finite, judged)
+    return Exact(positions, None, None, False, words, non_finite, Verdict(evidence))

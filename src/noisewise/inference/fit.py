@@ -26,7 +26,8 @@ import numpy as np
 from noisewise.errors import NoisewiseError
 from noisewise.inference.degrees import degrees
 from noisewise.inference.kernels import Floats
-from noisewise.likelihood.joint import joint_likelihood, stated_sizes
+from noisewise.joining import stated_sizes
+from noisewise.likelihood.joint import joint_likelihood
 from noisewise.likelihood.simulate import columns_of
 from noisewise.likelihood.stated_n import all_are_counted, contradictions, noisy_totals
 from noisewise.populations.cleaned import row_moments

@@ -25,12 +25,12 @@ from numpy.polynomial import legendre
 from noisewise.errors import NoisewiseError
 from noisewise.inference.density import Density, ExactTarget
 from noisewise.inference.kernels import Bools, Floats
+from noisewise.inference.verdict import TOLERANCE
 from noisewise.likelihood.quadrature import gauss_legendre, interpolation_matrix
 
 __all__ = ["Line", "on_the_line"]
 
 ORDER, CELLS = 15, 64
-TOLERANCE = 1e-8
 NEGLIGIBLE = 36.0  # e^-36 is below the rounding of a double
 # Beyond this many evaluations the tolerance grows tenfold with every 400 more: a rough density earns no more digits.
 PATIENCE, MOST_EVALUATIONS = 800, 3000

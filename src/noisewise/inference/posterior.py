@@ -1,10 +1,11 @@
 """The posterior: draws, what they say, and how far to trust them.
 
 A `Posterior` keeps everything the answer rests on: the draws by parameter (chains, draws, ...), the releases, the
-population, the method and the reason for it, and the verdict on the computation. From these it can still be asked
+population, how it was computed and which law was scored, and the verdict on the computation. It can still be asked
     check        how surprising the releases are under the fitted model (posterior predictive)
     statistic    the posterior of the confidential statistic itself
-Both are computed when first asked, from the seed, so the same posterior always answers the same. `mean` and `sd` are
+Both are computed when first asked, from the seed, so the same posterior always answers the same; a check that is known
+is printed and saved, and nothing else is simulated by printing. `mean` and `sd` are
 those of quadrature where the method knows them, else those of the draws.
 
 Point methods return a Posterior too (`is_point`): it has values and no spread, and says which method has one.
@@ -13,18 +14,22 @@ Point methods return a Posterior too (`is_point`): it has values and no spread, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any
 
 import numpy as np
 
-from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.errors import InvalidArgument, NoisewiseError, Unsupported
 from noisewise.inference import diagnostics
 from noisewise.inference.check import Check, predictive_check, replicate_count
 from noisewise.inference.confidential import StatisticPosterior, statistic_labels
 from noisewise.inference.intervals import checked_level, interval_of
 from noisewise.inference.kernels import Floats
+from noisewise.inference.verdict import PointEstimate, Verdict
+from noisewise.joining import stated_sizes
+from noisewise.models.protocol import Model, model_of
 from noisewise.printable import printable
 from noisewise.release import Release
 
@@ -41,10 +46,10 @@ class Posterior:
 
     draws: Mapping[str, Floats]  # (chains, draws, ...) by parameter
     method: str
-    because: str
-    likelihood: str  # as asked: "auto" or "clt"; `because` says which law that was
-    verdict: Any
-    population: Any
+    how: str  # it was computed
+    likelihood: str  # as asked: "auto" or "clt"; `law` says which law that was
+    verdict: Verdict
+    population: Any  # a population, a model, or None where draws stand for themselves
     releases: tuple[Release, ...]
     seed: int | None = None
     is_point: bool = False
@@ -54,6 +59,7 @@ class Posterior:
     stated_n: int | Sequence[int] | None = None
     energy: Floats | None = None  # (chains, draws), of Hamiltonian samplers
     instead: str = "exact"  # for a point: a method with a spread
+    law: str = ""  # which was scored, and why
     _answers: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -62,6 +68,11 @@ class Posterior:
             raise InvalidArgument(
                 "draws must map each parameter to an array (chains, draws, ...), all of the same two sizes.",
                 argument="draws",
+            )
+        if not isinstance(self.verdict, Verdict):
+            raise InvalidArgument(
+                f"verdict is a {type(self.verdict).__name__}; give a Verdict, as Verdict(Words('...')).",
+                argument="verdict",
             )
         object.__setattr__(self, "draws", draws)
         object.__setattr__(self, "releases", tuple(self.releases))
@@ -72,10 +83,11 @@ class Posterior:
         estimates: Mapping[str, Any],
         *,
         method: str,
-        because: str,
-        population: Any,
+        how: str,
+        population: object,
         releases: Sequence[Release],
         instead: str,
+        law: str = "",
         likelihood: str = "auto",
         seed: int | None = None,
         seconds: float = 0.0,
@@ -85,9 +97,10 @@ class Posterior:
         return cls(
             draws={name: np.asarray(value, np.float64)[None, None, ...] for name, value in estimates.items()},
             method=method,
-            because=because,
+            how=how,
+            law=law,
             likelihood=likelihood,
-            verdict="A point estimate: there are no draws to judge.",
+            verdict=Verdict(PointEstimate()),
             population=population,
             releases=tuple(releases),
             seed=seed,
@@ -96,6 +109,18 @@ class Posterior:
             stated_n=stated_n,
             instead=instead,
         )
+
+    @property
+    def because(self) -> str:
+        """How it was computed, and which law was scored, in one sentence."""
+        return f"{self.how}; {self.law}" if self.law else self.how
+
+    @property
+    def model(self) -> Model:
+        """What was learnt, as a model; `population` is what was given."""
+        if self.population is None:
+            raise Unsupported("These draws are of no model, so nothing more can be asked of them.")
+        return model_of(self.population)
 
     # ---- what the draws say ----
 
@@ -154,9 +179,33 @@ class Posterior:
 
     @property
     def check(self) -> Check:
-        """How surprising the releases are under the fitted model."""
-        found: Check = self._once("check", self._check)
+        """How surprising the releases are under the fitted model: simulated when first asked for, and kept."""
+        try:
+            found: Check = self._once("check", self._check)
+        except NoisewiseError as error:
+            self._answers["why no check"] = str(error)
+            raise
         return found
+
+    @property
+    def known_check(self) -> Check | None:
+        """That check if it was asked for before (or saved), else None; nothing is simulated."""
+        return self._answers.get("check")
+
+    def check_sentence(self, *, is_asked: bool = True) -> str:
+        """The check in a sentence, or why there is none; without `is_asked` nothing is simulated for it."""
+        if is_asked and not {"check", "why no check"} & set(self._answers):
+            with suppress(NoisewiseError):
+                _ = self.check
+        if self.known_check is not None:
+            return str(self.known_check)
+        if "why no check" in self._answers:
+            return f"not made: {self._answers['why no check']}"
+        return "not made yet; posterior.check simulates releases of the fitted model and compares."
+
+    def with_check(self, check: Check) -> Posterior:
+        """The same posterior with a check that was made before."""
+        return replace(self, _answers={**self._answers, "check": check})
 
     @property
     def statistic(self) -> StatisticPosterior:
@@ -165,12 +214,10 @@ class Posterior:
         return found
 
     def _check(self) -> Check:
-        from noisewise.likelihood.joint import stated_sizes
-
         sizes = stated_sizes(self.releases, self.stated_n)
         rng = self._rng(CHECK_STREAM)
         theta = self._some_draws(rng, replicate_count(self.releases, sizes))
-        return predictive_check(rng, self.releases, self.population, theta, sizes)
+        return predictive_check(rng, self.releases, self.model, theta, sizes)
 
     def _statistic(self) -> StatisticPosterior:
         self._refuse_point("statistic")
@@ -178,22 +225,13 @@ class Posterior:
             raise Unsupported("There is no release whose statistic could be asked about.")
         if self.method == "naive":
             raise Unsupported("method='naive' takes the release for the statistic; use method='exact'.")
-        law = self._law()
+        laws = self.model.joint_likelihood(self.releases, likelihood=self.likelihood, n=self.stated_n)
         rng = self._rng(STATISTIC_STREAM)
         numbers = sum(max(len(release.value), 1) for release in self.releases)
         theta = self._some_draws(rng, max(50, min(MOST_STATISTIC_DRAWS, MOST_STATISTIC_NUMBERS // numbers)))
-        groups = getattr(law, "groups", (law,))
-        drawn = [np.asarray(group.draw_statistic(rng, theta), np.float64) for group in groups]
-        labels = statistic_labels(groups, [part.shape[1] for part in drawn])
+        drawn = [np.asarray(group.draw_statistic(rng, theta), np.float64) for group in laws.groups]
+        labels = statistic_labels(laws.groups, [part.shape[1] for part in drawn])
         return StatisticPosterior(labels, np.concatenate(drawn, axis=1))
-
-    def _law(self) -> Any:
-        """The likelihood of the releases, built again; a model with a likelihood of its own builds that."""
-        if hasattr(self.population, "joint_likelihood"):
-            return self.population.joint_likelihood(self.releases, likelihood=self.likelihood, n=self.stated_n)
-        from noisewise.likelihood.joint import joint_likelihood
-
-        return joint_likelihood(self.releases, self.population, likelihood=self.likelihood, n=self.stated_n)
 
     def _rng(self, stream: int) -> np.random.Generator:
         return np.random.default_rng(None if self.seed is None else [self.seed, stream])
@@ -201,7 +239,7 @@ class Posterior:
     def _some_draws(self, rng: np.random.Generator, count: int) -> dict[str, Floats]:
         """`count` values of theta from the posterior, as rows: all of the draws where there are fewer."""
         # What a model keeps for later questions belongs to theta, too; a point method may not have it.
-        names = (*getattr(self.population, "free", tuple(self.draws)), *getattr(self.population, "unlisted", ()))
+        names = (*self.model.free, *self.model.unlisted)
         flat = {name: _flat(self.draws[name]) for name in dict.fromkeys(names) if name in self.draws}
         total = len(next(iter(flat.values())))
         rows = np.zeros(count, int) if self.is_point else rng.choice(total, min(count, total), replace=False)
@@ -256,14 +294,15 @@ class Posterior:
 
         What a model keeps only for later questions (`unlisted`) is left out.
         """
-        unlisted = getattr(self.population, "unlisted", ())
+        model = None if self.population is None else self.model
+        unlisted, named = ((), {}) if model is None else (model.unlisted, model.component_labels)
         for name, value in self.draws.items():
             if name in unlisted:
                 continue
             if value.ndim == 2:
                 yield name, value
             else:
-                labels = getattr(self.population, "component_labels", {}).get(name)
+                labels = named.get(name)
                 for k, index in enumerate(np.ndindex(value.shape[2:])):
                     label = labels[k] if labels else f"{name}[{','.join(map(str, index))}]"
                     yield label, value[(slice(None), slice(None), *index)]

@@ -2,14 +2,13 @@
 
 The file is a NumPy archive (whatever its name): the draws as arrays and one JSON header with every other field. The
 population is written in the grammar of spec files, the releases in their own checked form. Nothing is pickled; a model
-is written by its own `to_spec()` under its name in `MODELS`, the fixed list of what a file may hold. A name that is not
-in it is refused: a file never says what is imported.
+is written by its own `to_spec()` under its name in `models.registry`. A name that is not there is refused: a file never
+says what is imported. Files of format 1 are read as they were.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from os import PathLike
 from typing import Any
 
@@ -17,46 +16,19 @@ import numpy as np
 
 from noisewise.errors import InvalidArgument, NoisewiseError, Unsupported
 from noisewise.inference import archive
-from noisewise.inference.diagnostics import Verdict
-from noisewise.inference.exact import IndependentVerdict
+from noisewise.inference.check import Check
 from noisewise.inference.posterior import Posterior
+from noisewise.inference.verdict import Verdict
+from noisewise.models.protocol import Model
+from noisewise.models.registry import MODELS
+from noisewise.populations.text import population_from_spec
 from noisewise.printable import shown
 from noisewise.release import Release
 
 __all__ = ["FORMAT", "load", "save"]
 
-FORMAT = "noisewise-posterior/1"
-VERDICTS: dict[str, Any] = {kind.__name__: kind for kind in (Verdict, IndependentVerdict)}
-PLAIN = ("method", "because", "likelihood", "seed", "is_point", "log_evidence", "seconds", "instead")
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class SavedVerdict:
-    """The words of a verdict of another kind."""
-
-    text: str
-    is_converged: bool
-
-    def __str__(self) -> str:
-        return self.text
-
-
-VERDICTS["SavedVerdict"] = SavedVerdict
-
-
-def _linear_regression() -> Any:
-    from noisewise.regression.model import LinearRegression
-
-    return LinearRegression
-
-
-def _graphical_model() -> Any:
-    from noisewise.graphical.model import GraphicalModel
-
-    return GraphicalModel
-
-
-MODELS: dict[str, Callable[[], Any]] = {"LinearRegression": _linear_regression, "GraphicalModel": _graphical_model}
+FORMAT, OLD_FORMAT = "noisewise-posterior/2", "noisewise-posterior/1"
+PLAIN = ("method", "how", "law", "likelihood", "seed", "is_point", "log_evidence", "seconds", "instead")
 OLD_NAMES = {
     "noisewise.regression.model:LinearRegression": "LinearRegression",
     "noisewise.graphical.model:GraphicalModel": "GraphicalModel",
@@ -72,8 +44,9 @@ def save(posterior: Posterior, path: str | PathLike[str]) -> None:
         "names": list(posterior.draws),
         "stated_n": _stated(posterior.stated_n),
         "moments": _moments_to_plain(posterior.moments),
-        "verdict": _verdict_to_plain(posterior.verdict),
-        "population": _population_to_plain(posterior.population),
+        "verdict": posterior.verdict.to_dict(),
+        "check": None if posterior.known_check is None else posterior.known_check.to_dict(),
+        "population": _population_to_plain(posterior.model),
         "releases": [release.to_dict() for release in posterior.releases],
     }
     arrays = {f"draws_{k}": value for k, value in enumerate(posterior.draws.values())}
@@ -86,11 +59,13 @@ def load(path: str | PathLike[str]) -> Posterior:
     """Read a posterior; anything wrong with the file is one sentence."""
     where = archive.checked_path(path)
     with archive.reading(where, "posterior"):
-        header, arrays = archive.read(where, form=FORMAT)
+        header, arrays = archive.read(where, forms=(FORMAT, OLD_FORMAT))
+        if header["format"] == OLD_FORMAT:
+            header |= _renewed(header)
         draws = {name: arrays[f"draws_{k}"] for k, name in enumerate(header["names"])}
-        return Posterior(
+        found = Posterior(
             draws=draws,
-            verdict=_verdict_from_plain(header["verdict"]),
+            verdict=Verdict.from_dict(header["verdict"]),
             population=_population_from_plain(header["population"]),
             releases=tuple(Release.from_dict(plain) for plain in header["releases"]),
             moments=_moments_from_plain(header["moments"]),
@@ -98,6 +73,16 @@ def load(path: str | PathLike[str]) -> Posterior:
             energy=arrays.get("energy"),
             **{name: header[name] for name in PLAIN},
         )
+        if header["check"] is not None:
+            found = found.with_check(Check.from_dict(header["check"]))
+        _ = str(found.verdict), found.check_sentence(is_asked=False)  # numbers that cannot be said are none
+        return found
+
+
+def _renewed(header: dict[str, Any]) -> dict[str, Any]:
+    """What format 1 has otherwise: how and law in one sentence, and no check."""
+    how, _, law = str(header["because"]).partition("; ")
+    return {"how": how, "law": law, "check": None}
 
 
 def _stated(n: Any) -> Any:
@@ -116,45 +101,24 @@ def _moments_from_plain(plain: Any) -> dict[str, tuple[Any, Any]] | None:
     return {name: (np.asarray(mean, float), np.asarray(sd, float)) for name, (mean, sd) in plain.items()}
 
 
-def _verdict_to_plain(verdict: Any) -> Any:
-    if verdict is None or isinstance(verdict, str):
-        return verdict
-    kind = type(verdict).__name__
-    if VERDICTS.get(kind) is type(verdict):
-        return {"kind": kind, **dataclasses.asdict(verdict)}
-    return {"kind": "SavedVerdict", "text": str(verdict), "is_converged": bool(getattr(verdict, "is_converged", False))}
-
-
-def _verdict_from_plain(plain: Any) -> Any:
-    if not isinstance(plain, dict):
-        return plain
-    entries = {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}
-    return VERDICTS[str(entries.pop("kind"))](**entries)
-
-
-def _population_to_plain(population: Any) -> dict[str, Any]:
-    for name, model in MODELS.items():
-        if type(population).__name__ == name and type(population) is model():
-            return {"class": name, "spec": population.to_spec()}
-    from noisewise.populations.text import Written, population_to_spec
-
+def _population_to_plain(model: Model) -> dict[str, Any]:
+    """What was learnt in the grammar of spec files, under its name if it is a model of `models.registry`."""
     try:
-        if not isinstance(population, Written):
-            raise Unsupported(f"{shown(type(population).__name__)} is neither a population nor one of our models.")
-        return {"spec": population_to_spec(population)}
+        spec = model.to_spec()
     except NoisewiseError as error:
         raise Unsupported(
             f"This posterior cannot be saved, because its population cannot be written: {error} "
             "Keep the draws with numpy.savez(path, **posterior.draws)."
         ) from error
+    kind = model.described.__class__
+    known = kind.__name__ in MODELS and MODELS[kind.__name__].load() is kind
+    return {"class": kind.__name__, "spec": spec} if known else {"spec": spec}
 
 
-def _population_from_plain(plain: dict[str, Any]) -> Any:
+def _population_from_plain(plain: dict[str, Any]) -> object:
     if "class" not in plain:
-        from noisewise.populations.text import population_from_spec
-
         return population_from_spec(plain["spec"])
     name = OLD_NAMES.get(plain["class"], plain["class"])
     if name not in MODELS:
         raise InvalidArgument(f"its model {shown(name)} is not one of {', '.join(MODELS)}.", argument="path")
-    return MODELS[name]().from_spec(plain["spec"])
+    return MODELS[name].load().from_spec(plain["spec"])

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from noisewise.errors import NoisewiseError
 from noisewise.inference import diagnostics
 from noisewise.inference.kernels import Floats
 from noisewise.printable import printable
@@ -15,7 +14,7 @@ from noisewise.printable import printable
 if TYPE_CHECKING:
     from noisewise.inference.posterior import Posterior
 
-__all__ = ["plot_data", "prior_of", "summary"]
+__all__ = ["plot_data", "summary"]
 
 MOST_ROWS = 40
 WIDTH = 100
@@ -34,14 +33,13 @@ def summary(posterior: Posterior) -> str:
     if not posterior.is_point:
         lines.append("5 % and 95 % are the ends of the equal-tailed 90 % interval.")
     lines.append("")
-    how, _, law = posterior.because.partition("; ")
     facts = [
-        ("Method", _method(posterior.method, how)),
-        ("Likelihood", f"{posterior.likelihood} ({law})." if law else posterior.likelihood),
+        ("Method", _method(posterior.method, posterior.how)),
+        ("Likelihood", f"{posterior.likelihood} ({posterior.law})." if posterior.law else posterior.likelihood),
         ("Stated n", _stated(posterior)),
         ("Evidence", "" if posterior.log_evidence is None else f"log p(releases) = {posterior.log_evidence:.6g}"),
         ("Verdict", str(posterior.verdict)),
-        ("Check", _checked(posterior)),
+        ("Check", posterior.check_sentence(is_asked=False) if posterior.releases else ""),
     ]
     for name, text in facts:
         if text:
@@ -93,40 +91,21 @@ def _stated(posterior: Posterior) -> str:
     return f"{posterior.stated_n}, as the analyst assumed it; the number of records is private."
 
 
-def _checked(posterior: Posterior) -> str:
-    """The check's sentence, or why there is none; a summary is never lost to it."""
-    try:
-        return str(posterior.check)
-    except NoisewiseError as error:
-        return f"not made: {error}"
-
-
 def plot_data(posterior: Posterior, level: float = 0.9) -> list[dict[str, Any]]:
     """One plain mapping a parameter, as `report.plots.posterior_plot` takes them."""
     shown = []
-    supports = getattr(posterior.population, "supports", {})
+    model = posterior.model
     for label, draws in list(posterior.scalars())[:MOST_ROWS]:
         low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
         one: dict[str, Any] = {"name": label, "draws": draws, "interval": (float(low), float(high)), "level": level}
-        support = supports.get(label.split("[")[0])
+        support = model.supports.get(label.split("[")[0])
         if support is not None:
             one["support"] = (support.low, support.high)
-        prior = prior_of(posterior.population, label)
+        prior = model.prior_of(label)
         if prior is not None:
             one["prior_x"], one["prior_density"] = _curve(prior, draws)
         shown.append(one)
     return shown
-
-
-def prior_of(population: Any, name: str) -> Any:
-    """The frozen prior of one scalar parameter of a population, or None where it has none of its own."""
-    column, dot, parameter = name.partition(".")
-    columns = getattr(population, "columns", None)
-    if dot and isinstance(columns, dict) and column in columns:
-        return prior_of(columns[column], parameter)
-    priors = getattr(getattr(population, "parameters", None), "priors", {})
-    prior = priors.get(name)
-    return prior if hasattr(prior, "ppf") else None
 
 
 def _curve(prior: Any, draws: Floats) -> tuple[Floats, Floats]:

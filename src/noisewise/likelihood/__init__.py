@@ -1,7 +1,7 @@
 """The likelihood of a release, p(y | theta): one file per closed form or numerical scheme.
 
 Chosen from the releases by their structure, with a score, a draw of the confidential statistic and a latent form:
-    joint, same_records, model                             which law, how several releases join, what a law offers
+    joint, model, stated_n                                 which law, what a law offers, a stated n against totals
     normal_sum, exact_sum                                  sums: the central limit theorem, or the sum's own law
     closed_sum                                             one sum whose record has a closed transform, at every n
     count_models, conjugate                                counts, tables, randomized response; conjugate priors

@@ -17,15 +17,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import integer
+from noisewise.joining import one_schema
 from noisewise.laws import Form, SmoothLaw, action_law, additive_law, smooth_law
 from noisewise.likelihood.bank_sums import PolynomialSums
-from noisewise.likelihood.model import Parameters, numerical_score, scalar_supports
-from noisewise.likelihood.same_records import one_schema
+from noisewise.likelihood.model import GroupLaw, Parameters, numerical_score, scalar_supports
 from noisewise.likelihood.scrambles import N_SCRAMBLES, log_error, log_mean, net, typical_error
 from noisewise.likelihood.simulate import columns_of
 from noisewise.likelihood.smooth_scale import of_sorted
@@ -46,7 +47,7 @@ ENOUGH = 2e-3  # error of log p at which a larger bank would tell nothing more
 
 
 @dataclass(frozen=True)
-class RecordsBank:
+class RecordsBank(GroupLaw):
     """The joint likelihood of releases of the same n records, by B data sets of base draws."""
 
     releases: tuple[Release, ...]
@@ -184,6 +185,7 @@ class BankRecords:
 
     model: RecordsBank
     parameters: Parameters
+    is_sequential: ClassVar[bool] = False
 
     @property
     def n(self) -> int:

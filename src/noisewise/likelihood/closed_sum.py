@@ -19,7 +19,7 @@ import numpy as np
 
 from noisewise.likelihood import exponential_sum, lattice_sum
 from noisewise.likelihood.exact_sum import ExactSum
-from noisewise.likelihood.model import Parameters, numerical_score, scalar_supports
+from noisewise.likelihood.model import GroupLaw, Parameters, numerical_score, scalar_supports
 from noisewise.likelihood.normal_rows import NormalRows
 from noisewise.likelihood.normal_sum import NormalSum
 from noisewise.likelihood.sum_features import Lattice, Line
@@ -36,7 +36,7 @@ __all__ = ["ClosedSum"]
 LARGEST_N = 10**6
 
 
-class ClosedSum:
+class ClosedSum(GroupLaw):
     """The likelihood of one or several releases of the same sum of the same n records."""
 
     def __init__(self, releases: tuple[Release, ...], population: Any, *, n: int) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,7 +20,7 @@ from noisewise.likelihood import counts
 from noisewise.likelihood.table_sum import NegativeBinomialCells, TableSum
 from noisewise.populations.cleaned import cell_probabilities
 from noisewise.populations.distribution import BernoulliLaw, CategoricalLaw
-from noisewise.populations.parameters import Array
+from noisewise.populations.parameters import Array, scipy_name
 from noisewise.release import Release
 from noisewise.statistics import Count, Histogram, Marginals
 
@@ -57,6 +57,7 @@ class DirichletPrior:
 class BetaPosterior:
     """The posterior of a proportion, as weights of the counts start, start + 1, ...; (a, b) are of the counted side."""
 
+    family: ClassVar[str] = "beta"
     prior: BetaPrior
     a: float
     b: float
@@ -113,6 +114,7 @@ class BetaPosterior:
 class DirichletPosterior:
     """The posterior of the proportions of a table."""
 
+    family: ClassVar[str] = "Dirichlet"
     prior: DirichletPrior
     table: TableSum
 
@@ -182,14 +184,14 @@ def _unknown(population: Any, columns: frozenset[str]) -> tuple[str, Any] | None
         return None
     (column,) = columns
     law = population.marginal(column)
-    if "p" not in getattr(law.parameters, "priors", {}):
+    if "p" not in law.parameters.priors:
         return None
     return next((name for name in ("p", f"{column}.p") if name in population.free), "p"), law
 
 
 def beta_shapes(prior: Any) -> tuple[float, float] | None:
     """(a, b) of a frozen scipy.stats.beta on (0, 1); the uniform law is Beta(1, 1)."""
-    kind = getattr(getattr(prior, "dist", None), "name", None)
+    kind = scipy_name(prior)
     if kind not in ("beta", "uniform") or tuple(prior.support()) != (0.0, 1.0):
         return None
     shapes, _, _ = prior.dist._parse_args(*prior.args, **prior.kwds)

@@ -25,7 +25,7 @@ from noisewise.laws import DiscreteLaplace, Form, action_law, additive_law, cell
 from noisewise.likelihood import binomial_laplace, binomial_sum, cells, conjugate
 from noisewise.likelihood.binomial_sum import BinomialSum
 from noisewise.likelihood.differences import central_difference
-from noisewise.likelihood.model import Parameters, scalar_supports
+from noisewise.likelihood.model import GroupLaw, Parameters, scalar_supports
 from noisewise.likelihood.simulate import columns_of
 from noisewise.likelihood.table_sum import PoissonCells, TableSum
 from noisewise.populations.cleaned import attach, cell_probabilities
@@ -41,13 +41,14 @@ MOST_WORK = 300_000  # entries of the transforms of one row of theta: some 50 mi
 
 
 @dataclass(frozen=True, slots=True)
-class CountModel:
+class CountModel(GroupLaw):
     """Releases of the same count of the same records: their noise factors multiply given the count."""
 
     releases: tuple[Release, ...]
     population: Any
     n: int
     is_exact: ClassVar[bool] = True
+    is_quick: ClassVar[bool] = True
     cautions: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
@@ -121,6 +122,13 @@ class CountModel:
         log_concave = self.log_noise if self._is_log_concave else None
         return conjugate.BetaPosterior.of(prior, self.n, log_concave, self._every_log_noise)
 
+    def conjugate(self) -> conjugate.BetaPosterior | None:
+        """That mixture where the prior is a beta law and the counts are few enough to mix over."""
+        try:
+            return None if self.beta_prior is None else self.beta_posterior(self.beta_prior)
+        except Unsupported:  # too many counts: the parameter is integrated instead
+            return None
+
     @property
     def _is_log_concave(self) -> bool:
         """Whether noise falls ever faster from its peak; else every count is looked at."""
@@ -162,7 +170,7 @@ class CountModel:
 
 
 @dataclass(frozen=True, slots=True)
-class TableModel:
+class TableModel(GroupLaw):
     """Releases of the same table of the same records, each cell with its own noise."""
 
     releases: tuple[Release, ...]
@@ -253,12 +261,16 @@ class TableModel:
         """The exact posterior of that unknown, as a mixture of Dirichlet laws."""
         return conjugate.DirichletPosterior.of(prior, self.n, self.log_noise)
 
+    def conjugate(self) -> conjugate.DirichletPosterior | None:
+        """That mixture where the prior is a Dirichlet law."""
+        return None if self.dirichlet_prior is None else self.dirichlet_posterior(self.dirichlet_prior)
+
     def _table(self, theta: Theta) -> TableSum:
         return TableSum(self.n, PoissonCells(self.n, self.probabilities(theta)), self.log_noise)
 
 
 @dataclass(frozen=True, slots=True)
-class CellsModel:
+class CellsModel(GroupLaw):
     """Answers under randomized response: their counts are multinomial, cell by cell through the response matrix."""
 
     releases: tuple[Release, ...]

@@ -24,7 +24,7 @@ import numpy as np
 
 from noisewise.likelihood import integers, inversion
 from noisewise.likelihood.additive_noise import GaussianNoise, LaplaceNoise
-from noisewise.likelihood.model import Parameters, numerical_score, scalar_supports
+from noisewise.likelihood.model import GroupLaw, Parameters, numerical_score, scalar_supports
 from noisewise.likelihood.normal_rows import NormalRows
 from noisewise.likelihood.normal_sum import NormalSum
 from noisewise.likelihood.quadrature import on_panels
@@ -59,7 +59,7 @@ class Layout(NamedTuple):
     atom_weights: Array  # (K, J)
 
 
-class ExactSum:
+class ExactSum(GroupLaw):
     """The likelihood of one noisy sum of one feature of one column, exactly."""
 
     def __init__(self, release: Release, population: Any, *, n: int, normal_rows: NormalRows | None = None) -> None:

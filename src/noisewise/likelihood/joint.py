@@ -1,13 +1,10 @@
 """The likelihood of one or several releases, chosen from their structure.
 
-    different data sets, or disjoint parts of one      independent given theta: likelihoods multiply
-    the same data set and part                         the same records: one joint law of the stacked statistic
-    overlapping parts                                  refused: neither rule is right
-
-Within a group of the same records the law is the statistic's own where that is affordable (counts and tables; sums of
-waiting times and of whole numbers; one to three other sums of up to a thousand records; local answers; order statistics
-through a bank), else the central limit theorem with the clamp inside its moments: taken where the release is while
-records are few, plainly where they are many. `because` says which, and why.
+Likelihoods of different records multiply; releases of the same records have one joint law of the stacked statistic
+(`joining` tells which is which). Within a group of the same records the law is the statistic's own where that is
+affordable (counts and tables; sums of waiting times and of whole numbers; one to three other sums of up to a thousand
+records; local answers; order statistics through a bank), else the central limit theorem with the clamp inside its
+moments: taken where the release is while records are few, plainly where they are many. `because` says which, and why.
 """
 
 from __future__ import annotations
@@ -18,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from noisewise.errors import InvalidArgument, Unsupported
-from noisewise.exact import integer
+from noisewise.errors import Unsupported
+from noisewise.joining import joined, listed_releases, one_schema
 from noisewise.laws import Form
 from noisewise.likelihood.any_noise import AnyNoiseSum, is_any_noise
 from noisewise.likelihood.bank import RecordsBank
@@ -29,11 +26,9 @@ from noisewise.likelihood.exact_sum import ExactSum
 from noisewise.likelihood.joint_sum import JointSum
 from noisewise.likelihood.large_table import LargeTable
 from noisewise.likelihood.local_answers import LocalAnswers
-from noisewise.likelihood.model import Likelihood, Parameters
+from noisewise.likelihood.model import Likelihood, Parameters, check_likelihood
 from noisewise.likelihood.normal_sum import NormalSum
 from noisewise.likelihood.order_bank import OrderBank
-from noisewise.likelihood.same_records import one_schema
-from noisewise.likelihood.stated_n import refuse_contradicted
 from noisewise.likelihood.tilted_sum import TiltedSum
 from noisewise.populations.parameters import Array, Theta
 from noisewise.release import Release
@@ -77,18 +72,22 @@ class Product:
     @property
     def mixing(self) -> int:
         """Mixing variances to be sampled with theta, over all groups."""
-        return sum(getattr(group, "mixing", 0) for group in self.groups)
+        return sum(group.mixing for group in self.groups)
 
     @property
     def mixing_scale(self) -> Array:
         """The Laplace scale behind each mixing variance."""
-        scales = [group.mixing_scale for group in self.groups if getattr(group, "mixing", 0)]
-        return np.concatenate(scales) if scales else np.empty(0)
+        return np.concatenate([group.mixing_scale for group in self.groups if group.mixing] or [np.empty(0)])
 
     @property
     def roughness(self) -> float:
         """The relative error of the likelihood itself, where it is computed from base draws: finer is not worth it."""
-        return max(getattr(group, "roughness", 0.0) for group in self.groups)
+        return max((float(group.roughness) for group in self.groups), default=0.0)
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether every group's law is a closed form."""
+        return all(group.is_quick for group in self.groups)
 
     def log_likelihood(self, theta: Theta) -> Array:
         rows = len(next(iter(theta.values())))
@@ -106,7 +105,7 @@ class Product:
         """log p(y | theta, w) with the mixing variances w (K, mixing), group by group."""
         total, start = np.zeros(len(variances)), 0
         for group in self.groups:
-            size = getattr(group, "mixing", 0)
+            size = group.mixing
             mixed = variances[:, start : start + size]
             total = total + (group.log_likelihood_given(theta, mixed) if size else group.log_likelihood(theta))
             start += size
@@ -123,49 +122,17 @@ class Product:
         return self.groups[0].latent(parameters) if len(self.groups) == 1 else None
 
 
-def check_likelihood(likelihood: object) -> None:
-    """Refuse a name that is neither the best law there is nor the normal one."""
-    if likelihood not in ("auto", "clt"):
-        raise InvalidArgument(f"likelihood = {likelihood!r:.40}: it is 'auto' or 'clt'.", argument="likelihood")
-
-
 def joint_likelihood(
     releases: Sequence[Release], population: Any, *, likelihood: str = "auto", n: object = None
 ) -> Product:
     """p(releases | theta) by the rule above; `n` is the stated number of records under add-remove."""
     check_likelihood(likelihood)
-    given = checked_releases(releases)
-    sizes = stated_sizes(given, n)
-    groups: dict[Any, list[int]] = {}
-    for index, release in enumerate(given):
-        groups.setdefault((release.dataset, release.part), []).append(index)
-    check_disjoint(given)
-    models = []
-    for members in groups.values():
-        if len({sizes[index] for index in members}) > 1:
-            raise InvalidArgument("Releases of the same records were given different n.", argument="n")
-        same = one_schema(tuple(given[index] for index in members))
-        models.append(_group(same, population, likelihood, sizes[members[0]]))
+    together = joined(checked_releases(releases), n)
+    models = [
+        _group(one_schema(together.members(group)), population, likelihood, together.size(group))
+        for group in together.groups
+    ]
     return Product(tuple(models))
-
-
-def listed_releases(releases: object) -> tuple[Release, ...]:
-    """One release or several different ones, of whatever kind."""
-    given = (releases,) if isinstance(releases, Release) else releases
-    if isinstance(given, str | bytes) or not isinstance(given, Sequence) or not given:
-        raise InvalidArgument(
-            "Give a Release or a list of them, as from Release.load('income.release.json').", argument="releases"
-        )
-    for release in given:
-        if not isinstance(release, Release):
-            raise InvalidArgument(
-                f"releases holds a {type(release).__name__}; only releases can be learnt from. "
-                "Load files with Release.load(path).",
-                argument="releases",
-            )
-    if len({release.hash for release in given}) != len(given):
-        raise InvalidArgument("The same release is given twice; it tells nothing new.", argument="releases")
-    return tuple(given)
 
 
 def checked_releases(releases: object) -> tuple[Release, ...]:
@@ -181,55 +148,6 @@ def checked_releases(releases: object) -> tuple[Release, ...]:
             raise Unsupported(f"A release of {release.statistic.kind} is for a regression model, not for a population.")
         refuse_tied(release.statistic)
     return given
-
-
-def stated_sizes(releases: tuple[Release, ...], n: object) -> list[int]:
-    """The number of records behind each release: public under change-one, else as the analyst states it."""
-    private = [release for release in releases if not release.schema.is_change_one]
-    if not private:
-        if n is not None:
-            raise InvalidArgument("n is public in these releases; leave n= out.", argument="n")
-        return [release.schema.largest_n for release in releases]
-    if n is None:
-        raise InvalidArgument(
-            "Under add-remove the number of records is private. State the n you assume, as in infer(..., n=4000); "
-            "the verdict will say so.",
-            argument="n",
-        )
-    parts = {(release.dataset, release.part) for release in private}
-    if not isinstance(n, Sequence) and len(parts) > len({dataset for dataset, _ in parts}):
-        raise InvalidArgument(
-            "n is one number, but these releases are of different parts of one data set, and each part has a number of "
-            "records of its own. State one for each release, as in infer(..., n=[2000, 2000]).",
-            argument="n",
-        )
-    stated = list(n) if isinstance(n, Sequence) and not isinstance(n, str) else [n] * len(releases)
-    if len(stated) != len(releases):
-        raise InvalidArgument(f"n lists {len(stated)} numbers for {len(releases)} releases.", argument="n")
-    sizes = [
-        release.schema.largest_n
-        if release.schema.is_change_one
-        else integer(value, "n", minimum=1, maximum=release.schema.largest_n)
-        for release, value in zip(releases, stated, strict=True)
-    ]
-    refuse_contradicted(releases, sizes)
-    return sizes
-
-
-def check_disjoint(releases: tuple[Release, ...]) -> None:
-    """Refuse releases of parts of one data set that overlap without being the same."""
-    whole = (0, 1)
-    for index, one in enumerate(releases):
-        for other in releases[index + 1 :]:
-            if one.dataset != other.dataset or one.part == other.part:
-                continue
-            a, b = one.part or whole, other.part or whole
-            if a[0] < b[1] and b[0] < a[1]:
-                raise Unsupported(
-                    f"{one.statistic} and {other.statistic} come from overlapping parts of one data set "
-                    f"({a[0]} to {a[1]} and {b[0]} to {b[1]}): they share some records, so they are neither "
-                    "independent nor about the same records. Use releases of equal or of disjoint parts."
-                )
 
 
 def _group(releases: tuple[Release, ...], population: Any, likelihood: str, n: int) -> Likelihood:

@@ -18,7 +18,7 @@ import numpy as np
 
 from noisewise.errors import InvalidArgument
 from noisewise.likelihood import joint_inversion
-from noisewise.likelihood.model import Parameters, numerical_score, scalar_supports
+from noisewise.likelihood.model import GroupLaw, Parameters, numerical_score, scalar_supports
 from noisewise.likelihood.noise_on_sum import NoiseOnSum
 from noisewise.likelihood.normal_rows import NormalRows
 from noisewise.likelihood.normal_sum import NormalSum
@@ -36,10 +36,11 @@ LARGEST_ERROR = 0.02  # of p, beyond which a row is not resolved
 VISIBLE_LATTICE = 4.0  # gaps: two lattices of whole numbers under narrower noise are summed over all frequencies
 
 
-class JointSum:
+class JointSum(GroupLaw):
     """The likelihood of additive releases of the same n records: their own joint law."""
 
     roughness = 1e-5  # what frequencies left out may add to p, row by row
+    is_joint_sum = True
 
     def __init__(self, releases: tuple[Release, ...], population: Any, *, n: int) -> None:
         self.releases, self.population, self.n = releases, population, n

@@ -29,7 +29,7 @@ import numpy as np
 from noisewise.compilation import njit
 from noisewise.errors import Unsupported
 from noisewise.laws import Form, additive_law
-from noisewise.likelihood.model import Parameters, numerical_score, scalar_supports
+from noisewise.likelihood.model import GroupLaw, Parameters, numerical_score, scalar_supports
 from noisewise.likelihood.simulate import columns_of
 from noisewise.likelihood.table_sum import PoissonCells, TableSum
 from noisewise.populations.cleaned import attach, cell_probabilities
@@ -50,7 +50,7 @@ SMALL = 1e-3  # of the saddlepoint's terms; the next ones are near their square
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LargeTable:
+class LargeTable(GroupLaw):
     """Releases of the same large table of the same records, each cell with its own noise."""
 
     releases: tuple[Release, ...]

@@ -19,7 +19,7 @@ from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.laws import additive_law, normal_mixture
 from noisewise.likelihood import clipped_normal, clipped_normal_gaussian, local_absolute, local_general, local_square
 from noisewise.likelihood.answers import FEWEST, Summed
-from noisewise.likelihood.model import Parameters, numerical_score, scalar_supports
+from noisewise.likelihood.model import GroupLaw, Parameters, numerical_score, scalar_supports
 from noisewise.populations.cleaned import attach, records_from_base
 from noisewise.populations.distribution import NormalLaw
 from noisewise.populations.nodes import kinks_of, record_nodes
@@ -36,7 +36,7 @@ MOST_CUTS = 200
 PIECE = 128  # thetas whose nodes are laid at once
 
 
-class LocalAnswers:
+class LocalAnswers(GroupLaw):
     """The likelihood of local answers under Laplace or Gaussian noise."""
 
     is_exact = True

@@ -8,13 +8,17 @@ Log-likelihoods are log-probabilities of the published integers, so those of dif
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.likelihood.differences import central_difference
 from noisewise.populations.parameters import Array, Support, Theta
 from noisewise.release import Release
+
+if TYPE_CHECKING:
+    from noisewise.likelihood.conjugate import BetaPosterior, DirichletPosterior
 
 Parameters = Callable[[Array], Theta]  # a sampler's position (K, size) to theta
 
@@ -52,6 +56,57 @@ class Likelihood(Protocol):
     def latent(self, parameters: Parameters) -> Any:
         """What lies between theta and the release, for kernels that keep it as a variable; None if there is no form."""
         ...
+
+
+class GroupLaw:
+    """What the law of a group is unless it says otherwise: nothing mixed, nothing rough, nothing conjugate."""
+
+    __slots__ = ()
+
+    @property
+    def mixing(self) -> int:
+        """How many mixing variances are to be sampled with theta (`log_likelihood_given`)."""
+        return 0
+
+    @property
+    def mixing_scale(self) -> Array:
+        """The Laplace scale behind each of them."""
+        return np.empty(0)
+
+    @property
+    def roughness(self) -> float:
+        """The relative error of the likelihood itself: finer quadrature is not worth it."""
+        return 0.0
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether it is a closed form, which may be asked hundreds of thousands of times."""
+        return False
+
+    @property
+    def is_joint_sum(self) -> bool:
+        """Whether it is the joint law of several sums of few records, or the tilted one."""
+        return False
+
+    def log_likelihood_given(self, theta: Theta, variances: Array) -> Array:
+        """log p(y | theta, w) at mixing variances w (K, mixing)."""
+        raise Unsupported(
+            f"{type(self).__name__} mixes none of {variances.shape[1]} variances beside {len(theta)} unknowns."
+        )
+
+    def latent(self, parameters: Parameters) -> Any:
+        """What lies between theta and the release, for kernels that keep it as a variable; None if there is no form."""
+        return None
+
+    def conjugate(self) -> BetaPosterior | DirichletPosterior | None:
+        """The posterior as a mixture over confidential counts, where the prior is conjugate; else None."""
+        return None
+
+
+def check_likelihood(likelihood: object) -> None:
+    """Refuse a name that is neither the best law there is nor the normal one."""
+    if likelihood not in ("auto", "clt"):
+        raise InvalidArgument(f"likelihood = {likelihood!r:.40}: it is 'auto' or 'clt'.", argument="likelihood")
 
 
 def scalar_supports(population: Any) -> dict[str, Support]:

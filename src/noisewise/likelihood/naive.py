@@ -15,7 +15,9 @@ import numpy as np
 from scipy.special import gammaln, xlog1py, xlogy
 
 from noisewise.errors import Unsupported
-from noisewise.likelihood.joint import checked_releases, stated_sizes
+from noisewise.joining import stated_sizes
+from noisewise.likelihood.joint import checked_releases
+from noisewise.likelihood.model import GroupLaw
 from noisewise.likelihood.normal_sum import row_of
 from noisewise.populations.cleaned import attach, cell_probabilities, row_moments
 from noisewise.populations.parameters import Array, Theta
@@ -26,10 +28,11 @@ from noisewise.statistics.order import OrderStatistic
 NARROWEST = 1e-12  # relative variance given to a component that cannot vary
 
 
-class NaiveLikelihood:
+class NaiveLikelihood(GroupLaw):
     """log p of the releases as if they carried no noise, each release on its own."""
 
     is_exact = False
+    groups: tuple[GroupLaw, ...] = ()  # it joins nothing
     cautions: tuple[str, ...] = ()
     because = "the noise is ignored, for comparison only: intervals are too narrow"
 

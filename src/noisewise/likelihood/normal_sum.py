@@ -29,7 +29,7 @@ from noisewise.laws import additive_law, normal_mixture
 from noisewise.likelihood import normal_gaussian, normal_laplace, normal_laplace_pair, normal_laplaces
 from noisewise.likelihood.differences import central_difference
 from noisewise.likelihood.independent_sums import IndependentSums
-from noisewise.likelihood.model import Parameters, numerical_score, scalar_supports
+from noisewise.likelihood.model import GroupLaw, Parameters, numerical_score, scalar_supports
 from noisewise.likelihood.normal_rows import SeenRows
 from noisewise.populations.cleaned import row_moments
 from noisewise.populations.parameters import Array, Theta
@@ -80,10 +80,11 @@ class _Shares(NamedTuple):
     is_mixed: bool
 
 
-class NormalSum:
+class NormalSum(GroupLaw):
     """The likelihood of additive releases of the same n records, by the central limit theorem."""
 
     is_exact = False
+    is_quick = True
 
     def __init__(self, releases: tuple[Release, ...], population: Any, *, n: int, reason: str = "") -> None:
         self.seen = SeenRows()

@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import betaln, polygamma
@@ -31,7 +31,7 @@ from noisewise.compilation import njit
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.laws import Form, SmoothLaw, SmoothShape, smooth_law, smooth_shape
 from noisewise.likelihood.feature_quantile import FeatureQuantile, Table, inverse, read
-from noisewise.likelihood.model import Parameters, numerical_score, scalar_supports
+from noisewise.likelihood.model import GroupLaw, Parameters, numerical_score, scalar_supports
 from noisewise.likelihood.order_draws import SHARES, WIDTH_OF_WIDE, Bank, Window, draw_bank, window_of
 from noisewise.likelihood.scrambles import N_SCRAMBLES, log_error, log_mean, log_sum, typical_error, weighted_error
 from noisewise.likelihood.smooth_scale import Side, discounted_gap, of_sorted, steep
@@ -60,7 +60,7 @@ class Points(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OrderBank:
+class OrderBank(GroupLaw):
     """The likelihood of one noisy median, maximum or minimum."""
 
     release: Release
@@ -238,6 +238,7 @@ class OrderRecords:
 
     model: OrderBank
     parameters: Parameters
+    is_sequential: ClassVar[bool] = False
 
     @property
     def n(self) -> int:

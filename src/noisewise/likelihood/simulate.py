@@ -1,8 +1,8 @@
 """Simulated releases: records from a population, the statistic on its lattice, and noise of the declared law.
 
 What `make_release` does to records is done here to made-up ones, with the same integers and the same laws, but with an
-explicit generator: for calibration, Monte Carlo and studies. None of it is privacy noise, and a release made here says
-that it is simulated. Noise in steps, r = scale/step:
+explicit generator: for calibration, Monte Carlo and studies (`models.simulate` makes releases of them). None of it is
+privacy noise. Noise in steps, r = scale/step:
 
     discrete Laplace     floor(r E1) - floor(r E2), E ~ Exponential(1): the difference of two geometric numbers
     discrete Gaussian    discrete Laplace K of scale t = floor(r) + 1, kept with chance exp(-(|K| - r^2/t)^2 / 2r^2)
@@ -15,9 +15,8 @@ order statistics and local answers.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial, singledispatch
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from noisewise.errors import InvalidArgument, Unregistered, Unsupported
 from noisewise.exact import integer
+from noisewise.joining import record_count
 from noisewise.lattice import Lattice, entry_steps, lattice_for
 from noisewise.laws import (
     DiscreteGaussian,
@@ -42,9 +42,8 @@ from noisewise.laws import (
 )
 from noisewise.plan import Plan, eigenvalue_gram_step
 from noisewise.populations.cleaned import cell_probabilities, row_moments, sample_records
-from noisewise.populations.parameters import LARGEST, Array, Theta
+from noisewise.populations.parameters import Array, Theta
 from noisewise.privacy import smooth
-from noisewise.release import Release
 from noisewise.schema import Schema
 from noisewise.statistics import Count, Histogram, Marginals, Moments, Records, SmallestEigenvalue, Statistic
 from noisewise.statistics.enclosure import feature_range
@@ -53,7 +52,7 @@ from noisewise.statistics.moment_rows import evaluated
 from noisewise.statistics.order import OrderStatistic
 from noisewise.statistics.tables import cell_index
 
-__all__ = ["columns_of", "draw_answers", "draw_noise", "noisy_values", "simulate", "simulate_values"]
+__all__ = ["columns_of", "draw_answers", "draw_noise", "noisy_values", "simulate_values"]
 
 Integers = NDArray[np.int64]  # of dtype object where sums pass 2^63: whole numbers all the same
 Rng = np.random.Generator
@@ -61,36 +60,6 @@ PIECE = 1_000_000  # records of one column at once: some ten arrays of 8 MB
 LARGEST_NOISE = 2.0**62
 MANY_RECORDS = 200_000
 NO_QUANTILE = "A quantile by the exponential mechanism is not simulated: it sets bounds only."
-
-
-def simulate(
-    plan: Plan,
-    population: Any,
-    *,
-    at: Mapping[str, object] | None = None,
-    seed: object = None,
-    n: int | None = None,
-    approximate: bool = False,
-) -> Release:
-    """One release of records drawn from the population at the parameters `at` (by default: drawn from the prior).
-
-    `seed` is a whole number, a SeedSequence or a Generator; `n` the number of records where the plan keeps that private
-    (add-remove). The release is marked as simulated in its file, and no ledger takes it.
-    """
-    if not isinstance(plan, Plan):
-        raise InvalidArgument(f"plan is a {type(plan).__name__}; make one with plan(...).", argument="plan")
-    if not hasattr(population, "sample_prior"):
-        raise InvalidArgument(
-            f"population is a {type(population).__name__}; describe the records, as in Normal(mean=..., sd=...).",
-            argument="population",
-        )
-    is_source = seed is None or isinstance(seed, np.random.Generator | np.random.SeedSequence)
-    rng = np.random.default_rng(seed if is_source else integer(seed, "seed", minimum=0))  # type: ignore[arg-type]
-    given = getattr(population, "theta_at", None) or partial(_given, population)
-    theta = population.sample_prior(rng, 1) if at is None else given(at)
-    value = simulate_values(rng, plan, population, theta, n=n, approximate=approximate)[0]
-    name = hashlib.sha256(plan.request() + rng.bytes(16)).hexdigest()[:16]
-    return Release.of(plan, value.tolist(), dataset=f"simulated-{name}", ledger_head=None, simulated=True)
 
 
 def simulate_values(
@@ -101,9 +70,9 @@ def simulate_values(
     With `approximate=True` the sum of more than 200 000 records is drawn from its own law instead of record by record:
     multinomial for counts and one table, normal (the central limit theorem) for other sums.
     """
-    if hasattr(population, "simulate_values"):  # a model with a simulation of its own, such as LinearRegression
-        return np.asarray(population.simulate_values(rng, plan, theta, n=n))
-    size = _record_count(plan, n)
+    if plan.law.form is Form.POINT:
+        raise Unsupported(NO_QUANTILE)
+    size = record_count(plan.part_schema, n)
     rows = len(next(iter(theta.values()))) if theta else 1
     if approximate and size > MANY_RECORDS and _has_sum_law(plan.statistic):
         return _publish(rng, plan, _sums_from_their_law(rng, plan, population, theta, size))
@@ -420,43 +389,3 @@ def _cell_counts(cells: Any, size: int) -> Integers:
     rows = len(cells)
     flat = np.asarray(cells, dtype=np.int64) + size * np.arange(rows)[:, None]
     return np.bincount(flat.ravel(), minlength=rows * size).reshape(rows, size)
-
-
-# ---- what may be asked ----
-
-
-def _record_count(plan: Plan, n: int | None) -> int:
-    schema = plan.part_schema
-    if plan.law.form is Form.POINT:
-        raise Unsupported(NO_QUANTILE)
-    if schema.n is not None:
-        if n is not None and n != schema.n:
-            raise InvalidArgument(f"n = {n!r:.60}, but the plan reads {schema.n} records.", argument="n")
-        return schema.n
-    if n is None:
-        raise InvalidArgument("This plan keeps the number of records private: say how many with n=.", argument="n")
-    return integer(n, "n", minimum=1, maximum=schema.largest_n)
-
-
-def _given(population: Any, at: Mapping[str, object]) -> dict[str, Array]:
-    """One row of theta from numbers given by name."""
-    names = set(population.free)
-    if not isinstance(at, Mapping) or set(at) != names:
-        wanted = ", ".join(population.free) or "nothing: every parameter is known"
-        raise InvalidArgument(f"at= must give a number for each unknown parameter: {wanted}.", argument="at")
-    theta = {}
-    for name in population.free:
-        size = population.supports[name].size
-        try:
-            value = np.asarray(at[name], dtype=float)
-        except (TypeError, ValueError, OverflowError):
-            value = np.array(np.nan)
-        if (
-            isinstance(at[name], bool)
-            or value.shape != (() if size is None else (size,))
-            or not np.all(np.abs(value) < LARGEST)
-        ):
-            shape = "a finite number" if size is None else f"{size} probabilities"
-            raise InvalidArgument(f"at[{name!r}] must be {shape}.", argument="at")
-        theta[name] = value[None]
-    return theta

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from noisewise.errors import InvalidArgument
-from noisewise.likelihood.model import Parameters, numerical_score, scalar_supports
+from noisewise.likelihood.model import GroupLaw, Parameters, numerical_score, scalar_supports
 from noisewise.likelihood.noise_on_sum import NoiseOnSum
 from noisewise.likelihood.normal_sum import NormalSum
 from noisewise.likelihood.record_points import RecordPoints
@@ -43,10 +43,11 @@ class _Group:
     pull: Pull
 
 
-class TiltedSum:
+class TiltedSum(GroupLaw):
     """The likelihood of additive releases of the same n records, by the central limit theorem of the tilted record."""
 
     is_exact = False
+    is_joint_sum = True
 
     def __init__(self, releases: tuple[Release, ...], population: Any, *, n: int, reason: str = "") -> None:
         self.releases, self.population, self.n, self.reason = releases, population, n, reason

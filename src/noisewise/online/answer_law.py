@@ -11,8 +11,6 @@ Other populations (gamma, lognormal, any of scipy.stats) are asked about cells o
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
@@ -124,8 +122,9 @@ class AnswerLaw:
     def _smooth(self, asked: Asked, y: Array, theta: Theta) -> Array:
         loc, scale = self.place(theta)
         law = self.population.distribution
-        shapes: tuple[Any, ...] = getattr(law, "standard", ())
-        return clipped_smooth.log_densities(y, asked, loc, scale, Base(SMOOTH[law.name], float((*shapes, 1.0)[0])))
+        return clipped_smooth.log_densities(
+            y, asked, loc, scale, Base(SMOOTH[law.name], float((*law.standard, 1.0)[0]))
+        )
 
 
 _CLIPPED = {

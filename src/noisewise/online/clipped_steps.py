@@ -57,7 +57,7 @@ def is_summed(population: Population) -> bool:
     """Whether scipy has no formula for the cdf, and adds up probabilities each time."""
     from scipy.stats import rv_discrete
 
-    law = getattr(population.distribution, "distribution", None)
+    law = population.distribution.scipy_law
     return isinstance(law, rv_discrete) and type(law)._cdf is rv_discrete._cdf
 
 

@@ -39,6 +39,10 @@ class Asker(Protocol):
     def mean(self) -> dict[str, float]: ...
     @property
     def sd(self) -> dict[str, float]: ...
+    def some_particles(self, count: int) -> dict[str, Array]:
+        """A few parameter values by weight; looking changes nothing."""
+        ...
+
     def query(self) -> Query: ...
     def answer(self, answer: Answer) -> object: ...
 
@@ -120,10 +124,7 @@ def collect(
 
 def _cloud(survey: Asker, answers: int) -> Cloud:
     """Particles in proportion to their weights."""
-    posterior = getattr(survey, "posterior", None)
-    assert posterior is not None
-    draws = posterior().draws
-    return Cloud(answers, {name: np.asarray(value)[0, :SHOWN] for name, value in draws.items()})
+    return Cloud(answers, survey.some_particles(SHOWN))
 
 
 def cramer_rao(population: Population, questions: Sequence[Question], at: Mapping[str, float]) -> dict[str, float]:

@@ -203,7 +203,7 @@ def law_identity(law: AnswerLaw) -> tuple[object, ...]:
     """What makes two laws the same but for their priors."""
     distribution = law.population.distribution
     known = tuple((name, float(value[0])) for name, value in law.population.parameters.known.items())
-    shapes = tuple(float(shape) for shape in getattr(distribution, "standard", ()))
+    shapes = tuple(float(shape) for shape in distribution.standard)
     return (distribution.name, shapes, tuple(distribution.domains), known)
 
 

@@ -167,6 +167,12 @@ class LatentSurvey:
         """Parameters (N,) of the particles, and their weights."""
         return self._target.parameters(self._particles.position), weights(self._particles.log_weight)
 
+    def some_particles(self, count: int) -> dict[str, Array]:
+        """A few parameter values by weight; looking changes nothing."""
+        theta, w = self.positions
+        chosen = np.random.default_rng(self.answers).choice(len(w), count, p=w)
+        return {name: value[chosen] for name, value in theta.items()}
+
     @property
     def mean(self) -> dict[str, float]:
         """The posterior mean of each parameter."""

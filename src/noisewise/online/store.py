@@ -63,7 +63,7 @@ def load(path: str | PathLike[str]) -> Survey:
     """Read a survey; anything wrong with the file is one sentence."""
     where = archive.checked_path(path)
     with archive.reading(where, "survey"):
-        return _survey(*archive.read(where, form=FORMAT))
+        return _survey(*archive.read(where, forms=(FORMAT,)))
 
 
 def _survey(header: dict[str, Any], arrays: dict[str, Any]) -> Survey:

@@ -1,9 +1,9 @@
 """A survey under local privacy: ask the next person the most informative question, learn from each noisy answer.
 
     survey = Survey(population, PureDP(1), seed=1)
-    query = survey.query()                 plain data: send it to a person
+    query = survey.ask()                   plain data: send it to a person
     answer = respond(query, x, cap=...)    there, with secure noise, before anything leaves; a survey never sees x
-    survey.answer(answer)                  the posterior moves
+    survey.learn(answer)                   the posterior moves
     survey.posterior()
 
 Each person is asked once, at the guarantee's price; every question after the first depends on earlier *answers* only,
@@ -30,6 +30,7 @@ from noisewise.exact import integer
 from noisewise.inference.posterior import Posterior
 from noisewise.inference.target import Target
 from noisewise.inference.transform import Transform
+from noisewise.inference.verdict import Particles, Verdict
 from noisewise.online import particles as smc
 from noisewise.online.answer_law import AnswerLaw
 from noisewise.online.answered import Group, joint_law
@@ -37,13 +38,12 @@ from noisewise.online.asked import Asked, Question, asked_by, asked_of, question
 from noisewise.online.candidates import checked_families
 from noisewise.online.design import SCORES, Design, grid_steps, law_identity
 from noisewise.online.sessions import Sessions
-from noisewise.online.verdict import SurveyVerdict
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import Population
 from noisewise.privacy.guarantee import Guarantee
 from noisewise.query import Answer, Query
 
-__all__ = ["Receipt", "Survey", "SurveyVerdict"]
+__all__ = ["Receipt", "Survey"]
 
 FEWEST_PARTICLES, MOST_PARTICLES = 10, 1_000_000
 SAMPLE = 8
@@ -196,7 +196,15 @@ class Survey:
             position = drawn
         return self._design.choose(position, bulk.covariance)
 
+    def ask(self) -> Query:
+        """What to ask the next person: `query` by the name of what it does."""
+        return self.query()
+
     # ---- learning ----
+
+    def learn(self, answer: Answer | Query, value: int | None = None) -> Receipt:
+        """Take in an answer: `answer` by the name of what it does."""
+        return self.answer(answer, value)
 
     def answer(self, answer: Answer | Query, value: int | None = None) -> Receipt:
         """Take in an Answer, or a query with its answer's value; refuse what this survey cannot have received."""
@@ -328,11 +336,22 @@ class Survey:
         return found
 
     @property
-    def verdict(self) -> SurveyVerdict:
+    def verdict(self) -> Verdict:
         """How far to trust the particles."""
-        return SurveyVerdict(
-            self.n_particles, self.effective_size, self.answers, self.rejuvenations, self._acceptance, self.non_finite
+        return Verdict(
+            Particles(
+                self.n_particles,
+                self.effective_size,
+                self.answers,
+                self.rejuvenations,
+                self._acceptance,
+                self.non_finite,
+            )
         )
+
+    def some_particles(self, count: int) -> dict[str, Array]:
+        """A few parameter values by weight; looking changes nothing."""
+        return {name: np.asarray(value)[0, :count] for name, value in self.posterior().draws.items()}
 
     def posterior(self) -> Posterior:
         """The posterior of the answers so far; asking for it changes nothing."""
@@ -342,8 +361,8 @@ class Survey:
         return Posterior(
             draws={name: value[None, :] for name, value in theta.items()},
             method="smc",
-            because=f"particles on the parameters alone; exact law of {self.answers} local answers to "
-            f"{self.distinct_queries} different questions",
+            how="particles on the parameters alone",
+            law=f"exact law of {self.answers} local answers to {self.distinct_queries} different questions",
             likelihood="auto",
             verdict=self.verdict,
             population=self.population,

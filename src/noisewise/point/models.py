@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -33,8 +33,8 @@ from noisewise.point.losses import Custom, Loss, Window
 from noisewise.point.panels import PriorPanels
 from noisewise.populations.cleaned import attach, cell_probabilities
 from noisewise.populations.distribution import BernoulliLaw
-from noisewise.populations.parameters import Array
-from noisewise.populations.population import Population
+from noisewise.populations.parameters import Array, missing_members
+from noisewise.populations.population import AnyPopulation, Population
 from noisewise.schema import Schema, checked_schema
 from noisewise.statistics import Count
 
@@ -188,9 +188,11 @@ def _bernoulli(model: object) -> Population:
 
 def _described(model: object, schema: Schema, statistic: Count) -> Population:
     """The law of the one column that is counted, with one unknown number."""
-    if not hasattr(model, "marginal"):
-        raise InvalidArgument(f"model = {model!r:.60} is not a population.", argument="model")
-    laws = attach(model, schema, statistic.condition.columns())  # type: ignore[arg-type]
+    if lacks := missing_members(model, AnyPopulation):
+        raise InvalidArgument(
+            f"model = {model!r:.60} is not a population: it lacks {', '.join(lacks)}.", argument="model"
+        )
+    laws = attach(cast(AnyPopulation, model), schema, statistic.condition.columns())
     if len(laws) != 1:
         raise Unsupported("An optimal estimator answers a count on one column.")
     (law,) = laws.values()

@@ -129,9 +129,6 @@ def sample_records(
     rng: np.random.Generator, population: AnyPopulation, schema: Schema, n: int, theta: Theta, columns: Iterable[str]
 ) -> dict[str, Array]:
     """n cleaned records for each row of theta, by column (K, n)."""
-    if hasattr(population, "sample_records"):  # a model with a simulation of its own, such as GraphicalModel
-        made: dict[str, Array] = population.sample_records(rng, schema, n, theta, columns)
-        return made
     used, shape = attach(population, schema, columns), (rows_of(theta), n)
     if isinstance(population, MultivariateNormal):
         return _sample_normals(rng, population, schema, n, theta, used)

@@ -15,7 +15,7 @@ import numpy as np
 from scipy import special
 
 from noisewise.errors import InvalidArgument
-from noisewise.populations.parameters import POSITIVE, REAL, UNIT, Array, Support
+from noisewise.populations.parameters import POSITIVE, REAL, UNIT, Array, Support, offers
 
 Values = Mapping[str, Any]
 LOG_2PI = float(np.log(2 * np.pi))
@@ -33,6 +33,16 @@ class Distribution(Protocol):
 
     @property
     def is_discrete(self) -> bool: ...
+    @property
+    def standard(self) -> tuple[Any, ...]:
+        """The numbers of a standard law that is only moved and stretched; none where it has parameters of its own."""
+        ...
+
+    @property
+    def scipy_law(self) -> object:
+        """The scipy.stats distribution behind it, or None."""
+        ...
+
     def log_density(self, x: Any, p: Values) -> Array:
         """log p(x); a log-probability for discrete records."""
         ...
@@ -58,6 +68,8 @@ class Continuous:
 
     __slots__ = ()
     is_discrete: ClassVar[bool] = False
+    standard: ClassVar[tuple[Any, ...]] = ()
+    scipy_law: ClassVar[None] = None
 
     def quantile(self, u: Any, p: Values) -> Array:
         raise TypeError(f"{type(self).__name__} must give its quantiles.")
@@ -219,6 +231,8 @@ class Discrete:
     """What discrete laws share. Abstract."""
 
     is_discrete: ClassVar[bool] = True
+    standard: ClassVar[tuple[Any, ...]] = ()
+    scipy_law: ClassVar[None] = None
 
     def cdf(self, x: Any, p: Values) -> Array:
         raise TypeError(f"{type(self).__name__} must give its cdf.")
@@ -323,13 +337,13 @@ class FromScipy:
     def __init__(self, distribution: Any, *, only_location_scale: bool = False) -> None:
         args: tuple[Any, ...] = ()
         kwds: Mapping[str, Any] = {}
-        if hasattr(distribution, "dist"):
+        if offers(distribution, "dist"):
             args, kwds, distribution = distribution.args, distribution.kwds, distribution.dist
-        if not hasattr(distribution, "cdf") or not hasattr(distribution, "numargs"):
+        if not offers(distribution, "cdf", "numargs"):
             raise InvalidArgument("Give a scipy.stats distribution such as stats.weibull_min.", argument="distribution")
         self.distribution = distribution
         self.name = str(distribution.name)
-        self.is_discrete = hasattr(distribution, "pmf")
+        self.is_discrete = offers(distribution, "pmf")
         shapes = self._shapes()
         fixed = {**dict(zip([*shapes, "loc", "scale"], args, strict=False)), **kwds}
         if not only_location_scale and fixed:
@@ -345,6 +359,10 @@ class FromScipy:
         shapes = [] if only_location_scale else shapes
         location = {"loc": REAL} if self.is_discrete else {"loc": REAL, "scale": POSITIVE}
         self.domains: Mapping[str, Support] = {**dict.fromkeys(shapes, REAL), **location}
+
+    @property
+    def scipy_law(self) -> object:
+        return self.distribution
 
     def _shapes(self) -> list[str]:
         return [s.strip() for s in (self.distribution.shapes or "").split(",") if s.strip()]

@@ -8,8 +8,9 @@ for more. Parameters are named column.mean, column.sd and correlation. The margi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +34,7 @@ class MultivariateNormal:
     ) -> None:
         names = _names(columns)
         for given, argument in ((mean, "mean"), (sd, "sd")):
-            if isinstance(given, str) or not hasattr(given, "__len__") or len(given) != len(names):
+            if isinstance(given, str) or not isinstance(given, Sized) or len(given) != len(names):
                 raise InvalidArgument(
                     f"{argument} must list one number or prior for each of the {len(names)} columns.", argument=argument
                 )
@@ -70,6 +71,15 @@ class MultivariateNormal:
 
     def theta_of(self, column: str, theta: Theta) -> Theta:
         return self.margins.theta_of(column, theta)
+
+    @property
+    def independent_priors(self) -> Mapping[str, Any] | None:
+        """None: draws of it are taken as they come."""
+        return None
+
+    def prior_of(self, name: str) -> Any:
+        """That of a mean or an sd; the correlation's is not drawn."""
+        return self.margins.prior_of(name)
 
     def log_prior(self, theta: Theta) -> Array:
         coupling = {name: theta[name] for name in self.coupling.free}

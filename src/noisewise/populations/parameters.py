@@ -7,6 +7,7 @@ comes from its prior; the transform to the real line that samplers use belongs t
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -45,6 +46,31 @@ LARGEST = 1e100  # beyond it squares and products leave the range of doubles
 REAL, POSITIVE, UNIT = Support(), Support(low=0.0), Support(low=0.0, high=1.0)
 
 
+def rows_at(at: object, supports: Mapping[str, Support]) -> dict[str, Array]:
+    """Rows of theta from numbers by name: one for each unknown, or a list of them."""
+    if not isinstance(at, Mapping) or set(at) != set(supports):
+        wanted = ", ".join(supports) or "nothing: every parameter is known"
+        raise InvalidArgument(f"at= must give a number for each unknown parameter: {wanted}.", argument="at")
+    rows = {name: _rows(at[name], name, support) for name, support in supports.items()}
+    count = rows_of(rows)
+    if any(len(row) not in (1, count) for row in rows.values()):
+        raise InvalidArgument("at= lists different numbers of values for its parameters.", argument="at")
+    return {name: np.array(np.broadcast_to(row, (count, *row.shape[1:]))) for name, row in rows.items()}
+
+
+def _rows(given: object, name: str, support: Support) -> Array:
+    try:
+        value = np.asarray(given, dtype=float)
+    except (TypeError, ValueError, OverflowError):
+        value = np.array(np.nan)
+    shape = () if support.size is None else (support.size,)
+    rows = value[None] if value.shape == shape else value
+    if isinstance(given, bool) or not rows.size or rows.shape[1:] != shape or not np.all(np.abs(rows) < LARGEST):
+        what = "a finite number" if support.size is None else f"{support.size} probabilities"
+        raise InvalidArgument(f"at[{name!r}] must be {what}, or a list of such.", argument="at")
+    return np.asarray(rows)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Parameters:
     """Known numbers, independent priors, and at most one joint prior over several parameters."""
@@ -58,6 +84,15 @@ class Parameters:
     def free(self) -> tuple[str, ...]:
         """The unknown parameters, in the population's order."""
         return tuple(self.supports)
+
+    @property
+    def independent(self) -> Mapping[str, Any] | None:
+        """One frozen prior for each unknown; None where some are believed together."""
+        return self.priors if self.joint is None else None
+
+    def prior_of(self, name: str) -> Any:
+        """The frozen prior of one scalar unknown, or None where it has none of its own."""
+        return self.priors[name] if name in self.priors and self.supports[name].size is None else None
 
     def full(self, theta: Theta) -> dict[str, Array]:
         """All parameters as arrays with one row a value of theta; known ones are repeated by broadcasting."""
@@ -112,7 +147,24 @@ def read_parameters(
 
 def is_prior(value: object) -> bool:
     """True for frozen scipy.stats distributions."""
-    return hasattr(value, "rvs") and (hasattr(value, "logpdf") or hasattr(value, "logpmf"))
+    return offers(value, "rvs") and (offers(value, "logpdf") or offers(value, "logpmf"))
+
+
+def offers(value: object, *names: str) -> bool:
+    """Whether a foreign thing has all of these: scipy's distributions have no class in common."""
+    return all(hasattr(value, name) for name in names)
+
+
+def missing_members(thing: object, protocol: type) -> list[str]:
+    """The members of a protocol that a thing lacks; nothing of it is run."""
+    absent = object()
+    names = [name for name in vars(protocol) if not name.startswith("_")]
+    return [name for name in names if inspect.getattr_static(thing, name, absent) is absent]
+
+
+def scipy_name(prior: Any) -> str:
+    """What scipy.stats calls a frozen distribution; nothing for anything else."""
+    return str(prior.dist.name) if offers(prior, "dist") else ""
 
 
 def _with_joint_prior(
@@ -129,16 +181,16 @@ def _with_joint_prior(
 
 
 def _prior_support(prior: Any, name: str, domain: Support) -> Support:
-    if not hasattr(prior, "logpdf"):
+    if not offers(prior, "logpdf"):
         raise InvalidArgument(f"The prior of {name} is discrete; parameters are continuous.", argument=name)
     if domain.size is not None:
-        size = len(np.atleast_1d(getattr(prior, "alpha", ())))
+        size = len(np.atleast_1d(prior.alpha)) if offers(prior, "alpha") else 0
         if size < 2:
             raise InvalidArgument(f"The prior of {name} must be stats.dirichlet([...]).", argument=name)
         return Support(0.0, 1.0, size)
-    if not hasattr(prior, "support"):
+    if not offers(prior, "support"):
         raise InvalidArgument(f"The prior of {name} must be one-dimensional.", argument=name)
-    if not hasattr(prior, "dist"):
+    if not offers(prior, "dist"):
         raise InvalidArgument(
             f"The prior of {name} must be a scipy.stats distribution with its numbers, such as stats.norm(0, 10); "
             "rv_histogram(...) becomes one by a last pair of brackets: rv_histogram(...)().",

@@ -27,7 +27,16 @@ from noisewise.populations.distribution import (
     PoissonLaw,
     UniformLaw,
 )
-from noisewise.populations.parameters import Array, Parameters, Support, Theta, read_parameters, rows_of
+from noisewise.populations.parameters import (
+    Array,
+    Parameters,
+    Support,
+    Theta,
+    missing_members,
+    offers,
+    read_parameters,
+    rows_of,
+)
 
 
 class AnyPopulation(Protocol):
@@ -58,6 +67,15 @@ class AnyPopulation(Protocol):
         """The parameters of that law."""
         ...
 
+    @property
+    def independent_priors(self) -> Mapping[str, Any] | None:
+        """One frozen distribution for each unknown; None where the prior is no product of such."""
+        ...
+
+    def prior_of(self, name: str) -> Any:
+        """That of one scalar unknown, or None where it has none of its own."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
 class Population:
@@ -68,7 +86,12 @@ class Population:
     column: str | None
 
     def __init__(self, distribution: Any, *, prior: object = None, **parameters: object) -> None:
-        is_own = hasattr(distribution, "domains") and hasattr(distribution, "log_density")
+        is_own = offers(distribution, "domains", "log_density")
+        if is_own and (lacks := missing_members(distribution, Distribution)):
+            raise InvalidArgument(
+                f"{type(distribution).__name__} is no distribution of records: it lacks {', '.join(lacks)}.",
+                argument="distribution",
+            )
         law: Distribution = distribution if is_own else FromScipy(distribution)
         if not is_own:
             parameters = {"loc": 0, **({} if law.is_discrete else {"scale": 1}), **parameters}
@@ -150,6 +173,13 @@ class Population:
 
     def theta_of(self, column: str, theta: Theta) -> Theta:
         return theta
+
+    @property
+    def independent_priors(self) -> Mapping[str, Any] | None:
+        return self.parameters.independent
+
+    def prior_of(self, name: str) -> Any:
+        return self.parameters.prior_of(name)
 
     def log_prior(self, theta: Theta) -> Array:
         """The log-density of the prior at each row of theta."""
@@ -262,6 +292,19 @@ class Joint:
     def theta_of(self, column: str, theta: Theta) -> Theta:
         """The parameters of one column."""
         return {name: theta[f"{column}.{name}"] for name in self.columns[column].free}
+
+    @property
+    def independent_priors(self) -> Mapping[str, Any] | None:
+        found: dict[str, Any] = {}
+        for column, population in self.columns.items():
+            if population.independent_priors is None:
+                return None
+            found |= {f"{column}.{name}": prior for name, prior in population.independent_priors.items()}
+        return found
+
+    def prior_of(self, name: str) -> Any:
+        column, _, parameter = name.partition(".")
+        return self.columns[column].prior_of(parameter) if column in self.columns else None
 
     def log_prior(self, theta: Theta) -> Array:
         parts = [p.log_prior(self.theta_of(c, theta)) for c, p in self.columns.items() if p.free]

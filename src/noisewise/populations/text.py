@@ -12,13 +12,12 @@ to the last bit of every number.
 from __future__ import annotations
 
 import ast
-import importlib
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from scipy import stats
@@ -46,15 +45,14 @@ LONGEST_TEXT = 20_000
 LONGEST_SECONDS = 5.0  # of the processor, for one population: some distributions are slow to look at
 ANY_COLUMN = "*"  # the entry of a spec for a population that names its columns itself, or none
 Written = Population | Joint | MultivariateNormal
+Model = TypeVar("Model")
 
 NAMED: Mapping[str, Callable[..., Population]] = {
     "normal": Normal, "uniform": Uniform, "bernoulli": Bernoulli, "categorical": Categorical, "poisson": Poisson,
     "exponential": Exponential, "gamma": Gamma, "lognormal": LogNormal,
 }  # fmt: skip
-OTHERS = ("location_scale", "population", "joint", "multivariate_normal", "linear_regression", "graphical_model")
-CAMEL = {"LogNormal": "lognormal", "LocationScale": "location_scale", "MultivariateNormal": "multivariate_normal",
-         "LinearRegression": "linear_regression", "GraphicalModel": "graphical_model"}  # fmt: skip
-MODELS = {"linear_regression": "noisewise.regression.text", "graphical_model": "noisewise.graphical.text"}
+OTHERS = ("location_scale", "population", "joint", "multivariate_normal")
+CAMEL = {"LogNormal": "lognormal", "LocationScale": "location_scale", "MultivariateNormal": "multivariate_normal"}
 SEVERAL = {"dirichlet": stats.dirichlet, "normal_inverse_gamma": stats.normal_inverse_gamma}
 
 
@@ -129,6 +127,8 @@ def _population(node: ast.expr) -> Written:
 
 
 def _read_population(node: ast.expr) -> Any:
+    from noisewise.models.registry import MODELS, model_of_nodes, written_as
+
     match node:
         case ast.Call(func=ast.Name(id=given), args=args, keywords=keywords):
             name = CAMEL.get(given, given[:1].lower() + given[1:])
@@ -142,12 +142,11 @@ def _read_population(node: ast.expr) -> Any:
                 return Joint(**{column: _one_column(v) for column, v in _joint_entries(args, keywords, node).items()})
             if name == "multivariate_normal" and not args:
                 return _made(MultivariateNormal, given, [], _multivariate_arguments(_named(keywords, node)))
-            if name in MODELS and not args:
-                model_of = importlib.import_module(MODELS[name]).model_of  # of its own room, read by the same grammar
-                return _made(model_of, given, [], {"nodes": _named(keywords, node)})
+            if not args and (entry := written_as(given)) is not None:
+                return model_of_nodes(entry, _named(keywords, node))
             if name in NAMED:
                 raise InvalidSpec(f"{given} takes its parameters by name, not as in {_shown(node)}.", where=given)
-            known = ", ".join((*NAMED, *OTHERS))
+            known = ", ".join((*NAMED, *OTHERS, *(entry.text_name for entry in MODELS.values())))
             raise InvalidSpec(f"There is no population {given!r:.60}; there are {known}.", where=given[:60])
     return _refuse(node)
 
@@ -250,6 +249,13 @@ def _made(make: Any, name: str, positional: list[Any], named: Mapping[str, Any])
         raise
     except (TypeError, ValueError) as error:
         raise InvalidSpec(f"{name}: {printable(error).rstrip('.')}.", where=name) from None
+
+
+def timed_call(make: Callable[[Mapping[str, ast.expr]], Model], name: str, nodes: Mapping[str, ast.expr]) -> Model:
+    """What a model makes of its arguments, within the time that is left."""
+    with _timed():
+        made: Model = _made(make, name, [nodes], {})
+    return made
 
 
 def _refuse(node: ast.AST) -> NoReturn:

@@ -16,8 +16,7 @@ import math
 
 import numpy as np
 
-from noisewise.errors import InvalidArgument, Unsupported
-from noisewise.exact import fraction
+from noisewise.errors import Unsupported
 from noisewise.inference.progress import Progress
 from noisewise.regression.pooled import moment_matrix
 from noisewise.regression.problem import Eigenvalue, Fit, Holder, Problem
@@ -38,10 +37,6 @@ def estimate(
 ) -> Fit:
     """The regularised coefficients; nothing is random."""
     del rng, chains, draws, warmup, progress
-    for name, value in (("rho", rho), ("tail", tail)):
-        if not fraction(value, name, positive=True) < 1:
-            raise InvalidArgument(f"{name} = {value!r:.40} must lie between 0 and 1.", argument=name)
-    rho, tail = float(fraction(rho, "rho")), float(fraction(tail, "tail"))
     if problem.intercept:
         raise Unsupported(
             "method 'adassp' has no intercept. Release Moments(..., intercept=False) of rows with a public centre, and "

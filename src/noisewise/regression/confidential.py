@@ -1,9 +1,6 @@
 """The confidential moments behind a release: what the holder's sums were before noise was added.
 
-Given the parameters, the sums T of n rows are nearly N(n M, n C), and the release is T + noise, so T given both is
-normal for Gaussian noise. Laplace noise of scale b is Gaussian with a variance w of its own (Andrews & Mallows 1974):
-    1/w | T ~ InverseGaussian(1/(b |y - T|), 1/b^2),       T | w normal,
-and a few turns of these two draw T. Only what the method's own law says is used; nothing here can see a record.
+Given the parameters, the sums T of n rows are nearly N(n M, n C), and the release is T + noise (`models.confidential`).
 """
 
 from __future__ import annotations
@@ -14,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from noisewise.errors import Unsupported
+from noisewise.joining import joined
 from noisewise.laws import additive_law, normal_mixture
-from noisewise.likelihood.joint import stated_sizes
-from noisewise.likelihood.normal_laplace import draw_mixing
+from noisewise.models.confidential import behind_noise
 from noisewise.populations.parameters import Theta
 from noisewise.regression.problem import Floats
 from noisewise.regression.row_law import row_law
@@ -25,8 +22,6 @@ from noisewise.statistics import Moments
 
 if TYPE_CHECKING:
     from noisewise.regression.model import LinearRegression
-
-TURNS = 50
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,13 +46,14 @@ class MomentsLaw:
         )
         n = self.n // statistic.block
         laplace = normal_mixture(law).laplace_scale
-        scale = None if laplace is None else np.array(laplace)
-        variance = np.broadcast_to(np.square(additive_law(law).sd), mean.shape)
-        for _ in range(1 if scale is None else TURNS):
-            drawn = _given_noise(rng, n * mean, n * covariance, self.release.estimate, variance)
-            if scale is not None:
-                variance = draw_mixing(rng, self.release.estimate - drawn, scale)
-        return drawn
+        return behind_noise(
+            rng,
+            n * mean,
+            n * covariance,
+            self.release.estimate,
+            variance=np.square(additive_law(law).sd),
+            laplace=None if laplace is None else np.array(laplace),
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,26 +65,14 @@ class MomentsLaws:
     @classmethod
     def of(cls, model: LinearRegression, releases: tuple[Release, ...], *, n: object) -> MomentsLaws:
         """One law a release, where every release is of other records and of plain second moments."""
-        keys = [(release.dataset, release.part) for release in releases]
+        together = joined(releases, n)
         statistics = [release.statistic for release in releases]
         is_plain = all(isinstance(s, Moments) and not s.fourth for s in statistics)
-        if not is_plain or len(set(keys)) < len(keys):
+        if not is_plain or len(together.groups) < len(releases):
             raise Unsupported(
                 "The confidential moments are drawn for releases of Moments of different records, without fourth "
                 "moments."
             )
-        sizes = stated_sizes(releases, n)
-        return cls(tuple(MomentsLaw(model, release, size) for release, size in zip(releases, sizes, strict=True)))
-
-
-def _given_noise(
-    rng: np.random.Generator, mean: Floats, covariance: Floats, observed: Floats, variance: Floats
-) -> Floats:
-    """T ~ N(mean, covariance) given T + noise = observed: T + gain (observed - T - noise) at fresh T and noise."""
-    values, vectors = np.linalg.eigh(covariance)
-    z = rng.standard_normal(mean.shape) * np.sqrt(np.maximum(values, 0.0))
-    believed = mean + np.einsum("kij,kj->ki", vectors, z)
-    noise = rng.standard_normal(mean.shape) * np.sqrt(variance)
-    total = covariance + variance[:, :, None] * np.eye(mean.shape[1])
-    pull = np.linalg.solve(total, (observed - believed - noise)[..., None])
-    return np.asarray(believed + (covariance @ pull)[..., 0])
+        return cls(
+            tuple(MomentsLaw(model, release, size) for release, size in zip(releases, together.sizes, strict=True))
+        )

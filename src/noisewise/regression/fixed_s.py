@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from noisewise.compilation import njit
 from noisewise.errors import Unsupported
-from noisewise.exact import fraction
 from noisewise.inference.progress import Progress
 from noisewise.regression.chains import State, Trace, chunks, empty_trace, first_state, keep, stacked
 from noisewise.regression.cross_moments import (
@@ -82,13 +81,12 @@ def sample_fast(
 ) -> Fit:
     """`fixed-s-fast`: independent draws of theta from its normal law given a crude sigma^2 (in working units)."""
     del warmup, progress
-    given = None if noise_variance is None else float(fraction(noise_variance, "noise_variance", positive=True))
     if problem.prior.is_learned:
         raise Unsupported(
             "method 'fixed-s-fast' has no scale of the coefficients to learn. "
             "Give `coefficients` a prior, or use method 'fixed-s' or 'marginal'."
         )
-    variance = crude_variance(problem) if given is None else given
+    variance = crude_variance(problem) if noise_variance is None else noise_variance
     mean, precision = fast_law(problem, variance)
     root = np.linalg.cholesky(precision)
     normal = rng.standard_normal((chains, draws, problem.q))

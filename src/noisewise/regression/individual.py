@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from noisewise.errors import InvalidArgument, Unsupported
-from noisewise.exact import fraction
+from noisewise.errors import Unsupported
 from noisewise.inference.progress import Progress
 from noisewise.regression.loadings import require_normal_covariates
 from noisewise.regression.problem import Fit, Holder, NormalX, Problem
@@ -39,9 +38,6 @@ def sample(
     accept: float = 0.9,
 ) -> Fit:
     """Draws of theta, sigma^2, mu and Sigma; `accept` is NUTS's target acceptance."""
-    target = float(fraction(accept, "accept", positive=True))
-    if not target < 1:
-        raise InvalidArgument(f"accept = {accept!r:.40} must lie between 0 and 1.", argument="accept")
     x = require_normal_covariates(problem, "individual")
     if not is_installed():
         raise Unsupported(
@@ -50,7 +46,7 @@ def sample(
         )
     jax, infer = importlib.import_module("jax"), importlib.import_module("numpyro.infer")
     with _double_precision(jax):
-        kernel = infer.NUTS(_model(problem, x), target_accept_prob=target)
+        kernel = infer.NUTS(_model(problem, x), target_accept_prob=accept)
         run = infer.MCMC(
             kernel, num_warmup=warmup, num_samples=draws, num_chains=chains, chain_method="sequential",
             progress_bar=False,

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from noisewise.design.blank import record_count
 from noisewise.design.laplace_vector import laplace_vector_information
 from noisewise.errors import Unsupported
+from noisewise.joining import record_count
 from noisewise.laws import additive_law, normal_mixture
 from noisewise.likelihood import normal_gaussian
 from noisewise.plan import Plan

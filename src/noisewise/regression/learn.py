@@ -9,22 +9,25 @@ The verdict says what was assumed, and what the method passes over.
 
 from __future__ import annotations
 
-import re
-import time
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from noisewise.errors import InvalidArgument
-from noisewise.inference.diagnostics import ESS_A_CHAIN, RHAT_LIMIT, Verdict, verdict
-from noisewise.inference.posterior import Posterior
-from noisewise.inference.progress import Progress, shown
-from noisewise.inference.settings import POINT, check_settings, whole_seed
+from noisewise.inference.diagnostics import judged
+from noisewise.inference.methods import AUTO, Found
+from noisewise.inference.settings import Settings
+from noisewise.inference.verdict import ESS_A_CHAIN, RHAT_LIMIT, Chains, PointEstimate, Verdict
 from noisewise.regression.cleaning import CleanedShare, cleaned_share, predictive_skewness
-from noisewise.regression.methods import METHODS, SKEWNESS_LIMIT, Method, automatic, largest_skewness, method_named
-from noisewise.regression.observed import Observed, regression_releases
+from noisewise.regression.methods import (
+    INSTEAD,
+    METHODS,
+    SKEWNESS_LIMIT,
+    RegressionMethod,
+    automatic,
+    largest_skewness,
+)
+from noisewise.regression.observed import Observed
 from noisewise.regression.priors import COVARIATE_COVARIANCE, COVARIATE_MEAN, INTERCEPT, NOISE_VARIANCE
 from noisewise.regression.problem import Fit, Floats, LocationX, NormalX, Problem
 from noisewise.regression.words import (
@@ -41,66 +44,39 @@ if TYPE_CHECKING:
 LENGTHS = (1, 2, 4)
 CLEANING_STREAM = 3
 LONG, SHORT_LIMIT = 1000, 1.05
-INSTEAD = "marginal"
 
 
-def learn(
-    model: LinearRegression,
-    releases: object,
-    *,
-    method: str,
-    likelihood: str,
-    settings: Mapping[str, int],
-    seed: object,
-    progress: Any,
-    n: Any,
-    options: Mapping[str, Any],
-) -> Posterior:
-    """The posterior of a regression given releases; `settings` are draws, warmup and chains."""
-    started = time.perf_counter()
-    check_settings(settings, likelihood)
-    given, observed = regression_releases(releases), model.observed(releases, n=n)
-    if method == "auto":
+def learn(model: LinearRegression, observed: Observed, settings: Settings) -> Found:
+    """A method run on what releases say about a regression, and what it is worth."""
+    if settings.method == AUTO:
         require_location_model(model, observed)
         problem = model.problem_of(observed)
-        name, reason = automatic(problem, likelihood=likelihood)
-        chosen = method_named(name)
+        name, reason = automatic(problem, likelihood=settings.likelihood)
+        chosen = METHODS[name]
     else:
-        name, reason, chosen = method, "", method_named(method)
+        name, reason, chosen = settings.method, "", METHODS[settings.method]
         problem = model.problem_of(observed, as_normal=not _models_conditions(chosen, observed))
-    whole = whole_seed(seed)
-    rng = np.random.default_rng(whole)
-    with shown(progress, f"Inferring {', '.join(model.names)}") as report:
-        fit, judged = _run(chosen, problem, rng, settings, report, options, model.names)
-        share = cleaned_share(np.random.default_rng([whole, CLEANING_STREAM]), problem, fit)
-        skewness = _skewness(np.random.default_rng([whole, CLEANING_STREAM, 1]), problem, fit)
-        if reason and not chosen.models_shortening and share is not None and share.is_felt:
-            # Only a fit can tell how many rows met their bounds: no release says so. By a fit of its own `marginal` may
-            # find too few of them to model, and is then no better.
-            other, opinion = _run(METHODS[INSTEAD], problem, rng, settings, report, options, model.names)
-            if other.models_cleaning:
-                name, fit, judged = INSTEAD, other, opinion
-                reason = f"{100 * share.clamped:.2g} % of rows were clamped, which only it models"
-    notes = tuple(dict.fromkeys((*judged.notes, *_notes(name, problem, observed, share, skewness))))
-    warnings = _warnings(model, name, problem, share)
-    how = fit.how.replace("; ", ", ")  # what stands before the first semicolon is the method, the rest the law
-    how = f"{how}, taken because {reason}" if reason else how
-    return Posterior(
+    rng = settings.rng
+    fit, verdict = _run(chosen, problem, rng, settings, model.names)
+    share = cleaned_share(np.random.default_rng([settings.seed, CLEANING_STREAM]), problem, fit)
+    skewness = _skewness(np.random.default_rng([settings.seed, CLEANING_STREAM, 1]), problem, fit)
+    if reason and not chosen.models_shortening and share is not None and share.is_felt:
+        # Only a fit can tell how many rows met their bounds: no release says so. By a fit of its own `marginal` may
+        # find too few of them to model, and is then no better.
+        other, opinion = _run(METHODS[INSTEAD], problem, rng, settings, model.names)
+        if other.models_cleaning:
+            name, fit, verdict = INSTEAD, other, opinion
+            reason = f"{100 * share.clamped:.2g} % of rows were clamped, which only it models"
+    said = verdict.saying(notes=_notes(name, problem, share, skewness))
+    warnings = (*_warnings(model, name, problem, share), *observed.warnings, *verdict.warnings)
+    return Found(
         draws=natural_draws(model, observed, fit),
         method=name,
-        because=f"{how}; {law_in_words(model, problem)}",
-        likelihood=likelihood,
-        verdict=" ".join([*warnings, *observed.warnings, POINT, *notes])
-        if fit.is_point
-        else replace(judged, notes=notes, warnings=(*warnings, *observed.warnings, *judged.warnings)),
-        population=model,
-        releases=given,
-        seed=whole,
+        how=f"{fit.how}, taken because {reason}" if reason else fit.how,
+        law=law_in_words(model, problem),
+        verdict=Verdict(PointEstimate() if fit.is_point else said.evidence, said.notes, warnings),
         is_point=fit.is_point,
-        seconds=time.perf_counter() - started,
-        stated_n=n,
         energy=fit.energy,
-        instead=INSTEAD,
     )
 
 
@@ -121,45 +97,40 @@ def natural_draws(model: LinearRegression, observed: Observed, fit: Fit) -> dict
 
 
 def _run(
-    chosen: Method,
-    problem: Problem,
-    rng: np.random.Generator,
-    settings: Mapping[str, int],
-    report: Progress | None,
-    options: Mapping[str, Any],
-    names: tuple[str, ...],
+    chosen: RegressionMethod, problem: Problem, rng: np.random.Generator, settings: Settings, names: tuple[str, ...]
 ) -> tuple[Fit, Verdict]:
     """The fit, and what its chains are worth; exact-gibbs is run longer where they have not mixed."""
+    options = chosen.read(settings.options)
     for times in LENGTHS if chosen.runs_longer else (1,):
-        lengths = {"draws": settings["draws"] * times, "warmup": settings["warmup"] * times}
-        try:
-            fit = chosen.run(problem, rng, chains=settings["chains"], progress=report, **lengths, **options)
-        except TypeError as error:
-            _explain_options(error, options)
-            raise
-        judged = _judged(fit, names)
-        if not _needs_longer(judged):
+        lengths = {"draws": settings.draws * times, "warmup": settings.warmup * times}
+        fit = chosen.run(problem, rng, chains=settings.chains, progress=settings.report, **lengths, **options)
+        evidence = _evidence(fit, names)
+        if not _needs_longer(evidence):
             break
+    notes = _fit_notes(fit)
     if times == 1:
-        return fit, judged
+        return fit, Verdict(evidence, notes)
     fit = _thinned(fit, times)
     said = f"The chains had not mixed at first; they were run {times} times as long, and thinned."
-    return fit, replace(_judged(fit, names), notes=(said, *judged.notes))
+    return fit, Verdict(_evidence(fit, names), (said, *notes))
 
 
-def _needs_longer(judged: Verdict) -> bool:
+def _needs_longer(judged: Chains) -> bool:
     limit = RHAT_LIMIT if judged.draws >= LONG else SHORT_LIMIT
     enough = min(ESS_A_CHAIN * judged.chains, judged.draws / 10)  # what the verdict asks for, where draws allow it
     return judged.rhat > limit or judged.smallest_ess < max(enough, judged.draws / 20)
 
 
-def _judged(fit: Fit, names: tuple[str, ...]) -> Verdict:
+def _evidence(fit: Fit, names: tuple[str, ...]) -> Chains:
     positions = fit.theta if fit.variance is None else np.concatenate([fit.theta, fit.variance[..., None]], axis=2)
     labels = names if fit.variance is None else (*names, NOISE_VARIANCE)
     with np.errstate(all="ignore"):
-        judged = verdict(positions, names=labels)
+        return judged(positions, names=labels)
+
+
+def _fit_notes(fit: Fit) -> tuple[str, ...]:
     stumbled = () if not fit.non_finite else (f"{fit.non_finite} steps met a non-finite density and were rejected.",)
-    return replace(judged, notes=(*fit.notes, *stumbled))
+    return (*fit.notes, *stumbled)
 
 
 def _thinned(fit: Fit, times: int) -> Fit:
@@ -170,7 +141,7 @@ def _thinned(fit: Fit, times: int) -> Fit:
                    covariance_x=thin(fit.covariance_x), energy=thin(fit.energy))  # fmt: skip
 
 
-def _models_conditions(chosen: Method, observed: Observed) -> bool:
+def _models_conditions(chosen: RegressionMethod, observed: Observed) -> bool:
     """Whether a method that was named models yes/no features in these rows; where not, it takes them for normal."""
     return chosen.models_conditions and all(h.shrink is None and h.block == 1 for h in observed.holders)
 
@@ -202,9 +173,9 @@ def _warnings(model: LinearRegression, name: str, problem: Problem, share: Clean
     return tuple(said)
 
 
-def _notes(name: str, problem: Problem, observed: Observed, share: CleanedShare | None, skewness: float) -> list[str]:
+def _notes(name: str, problem: Problem, share: CleanedShare | None, skewness: float) -> list[str]:
     """What was assumed, and what the method passes over."""
-    notes = list(observed.notes)
+    notes: list[str] = []
     if isinstance(problem.covariates, NormalX) and METHODS[name].has_law_of_x:
         notes.append("Covariates are taken to be normal.")
     if isinstance(problem.covariates, LocationX) and share is not None and not share.is_felt:
@@ -222,10 +193,3 @@ def _notes(name: str, problem: Problem, observed: Observed, share: CleanedShare 
         if any(holder.eigenvalue is not None for holder in problem.holders):
             notes.append("The smallest eigenvalue is used by method 'adassp' only.")
     return notes
-
-
-def _explain_options(error: TypeError, options: Mapping[str, Any]) -> None:
-    """An option that the method does not take, by name."""
-    for option in options:
-        if f"'{option}'" in str(error) and re.search("unexpected keyword|multiple values", str(error)):
-            raise InvalidArgument(f"{option!r} is not an option of this method.", argument=option) from None

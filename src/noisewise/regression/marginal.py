@@ -21,11 +21,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from noisewise.errors import InvalidArgument, NoisewiseError
-from noisewise.exact import integer
+from noisewise.errors import NoisewiseError
 from noisewise.inference import hamiltonian
-from noisewise.inference.diagnostics import RHAT_LIMIT, rhat
+from noisewise.inference.diagnostics import rhat
 from noisewise.inference.progress import Progress
+from noisewise.inference.verdict import RHAT_LIMIT
 from noisewise.regression import location
 from noisewise.regression.changed import ChangedData, changed_density, changed_walk, make_changed_data
 from noisewise.regression.coordinates import Belief, Unknowns, belief, first_guess, unknowns
@@ -44,7 +44,6 @@ SPREADS = (1.0, 0.2, 5.0)
 DIFFERENCE = 1e-4
 LARGEST_HESSIAN = 120
 CONTINUATIONS = 2
-FEWEST_POINTS, MOST_POINTS = 2**8, 2**20
 # Products of bank points and squared pairs beyond which one gradient takes tens of milliseconds, and the number of
 # gradients that is then spent.
 COSTLY, GRADIENTS_IF_COSTLY = 8e6, 2000
@@ -77,7 +76,6 @@ def sample(
     points: int | None = None,
 ) -> Fit:
     """Draws of all unknowns. `points` is the size of the bank for rows that were shortened."""
-    points = None if points is None else _checked_points(points)
     posterior, shares = fitted(problem, rng, points=points)
     is_costly = _cost(posterior.data) > COSTLY
     if is_costly:
@@ -95,14 +93,6 @@ def sample(
         trace = hamiltonian.drawn(rng, posterior.walk, posterior.data, trace.chains, draws=draws, thin=4**runs)
         runs += 1
     return _fit(problem, posterior, trace, shares, is_costly)
-
-
-def _checked_points(points: object) -> int:
-    """Few points find other moments than there are, and Sobol points are balanced in powers of two."""
-    count = integer(points, "points", minimum=FEWEST_POINTS, maximum=MOST_POINTS)
-    if count & (count - 1):
-        raise InvalidArgument(f"points = {count} must be a power of two, such as 2048.", argument="points")
-    return count
 
 
 def fitted(
@@ -289,7 +279,7 @@ def _fit(
     how = "the normal law of the noisy moments, nothing latent, sampled by Hamiltonian Monte Carlo"
     models_cleaning = any(posterior.data.groups.is_shortened)
     if models_cleaning:
-        how += "; rows as they were clamped and shortened"
+        how += ", rows as they were clamped and shortened"
     return Fit(
         theta=found.theta,
         variance=found.variance,

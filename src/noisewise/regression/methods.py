@@ -1,8 +1,8 @@
 """The methods of a regression by name, and which of them `auto` takes.
 
-Every method is a module of this room with one function from a `Problem` to a `Fit`; it is imported when it is asked
-for. `auto` takes `marginal`, whose law of the noisy moments is normal, unless some released square is visibly skew: the
-sum of n squares of N(mu, s^2) with noise of variance t^2 has skewness
+Every method is one function of this room from a `Problem` to a `Fit`; it is imported when it is asked for. `auto` takes
+`marginal`, whose law of the noisy moments is normal, unless some released square is visibly skew: the sum of n squares
+of N(mu, s^2) with noise of variance t^2 has skewness
     n (8 s^6 + 24 s^4 mu^2) / (n (2 s^4 + 4 s^2 mu^2) + t^2)^(3/2),
 and where that exceeds 1/4 (few rows, little noise) `exact-gibbs` keeps the exact law. Neither rule knows how many rows
 were clamped: where the fit says that it is more than one in a hundred, `learn` goes back to `marginal`.
@@ -10,60 +10,103 @@ were clamped: where the fit says that it is more than one in a hundred, `learn` 
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from types import ModuleType
 
 import numpy as np
 
-from noisewise.errors import InvalidArgument
+from noisewise.inference.methods import Method, Methods, Option
+from noisewise.inference.options import between_0_and_1, positive_or_none, power_of_two, yes_or_no
 from noisewise.regression.pooled import moment_matrix
 from noisewise.regression.problem import Fit, Holder, LocationX, NormalX, Problem
 
 SKEWNESS_LIMIT = 0.25
+INSTEAD = "marginal"  # where a point or another law will not do
+
+
+Sampler = Callable[..., Fit]
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
-    """Where a method lives, and what it is worth."""
+class RegressionMethod(Method):
+    """What a method of a regression is worth."""
 
-    module: str
-    function: str = "sample"
     models_shortening: bool = False  # rows that were clamped or shortened are in its law
     models_conditions: bool = False  # yes/no features are, as such
     has_law_of_x: bool = True  # covariates are taken to have one: normal, unless it models conditions
     runs_longer: bool = False  # where the chains have not mixed; published methods are run as asked
 
-    @property
-    def run(self) -> Callable[..., Fit]:
-        module = importlib.import_module(f"noisewise.regression.{self.module}")
-        found: Callable[..., Fit] = getattr(module, self.function)
-        return found
+
+def _marginal() -> Sampler:
+    from noisewise.regression.marginal import sample
+
+    return sample
 
 
-METHODS: Mapping[str, Method] = {
-    "marginal": Method("marginal", models_shortening=True, models_conditions=True),
-    "exact-gibbs": Method("exact_gibbs", runs_longer=True),
-    "naive": Method("naive", has_law_of_x=False),
-    "individual": Method("individual", models_shortening=True),
-    "gibbs-noisy": Method("gibbs_moments", "sample_noisy", has_law_of_x=False),
-    "gibbs-prior": Method("gibbs_moments", "sample_prior"),
-    "gibbs-update": Method("gibbs_moments", "sample_update"),
-    "bernstein-distributed": Method("gibbs_moments", "sample_distributed"),
-    "normal-x": Method("normal_x"),
-    "fixed-s": Method("fixed_s", has_law_of_x=False),
-    "fixed-s-fast": Method("fixed_s", "sample_fast", has_law_of_x=False),
-    "adassp": Method("adassp", "estimate", has_law_of_x=False),
-}
+def _exact_gibbs() -> Sampler:
+    from noisewise.regression.exact_gibbs import sample
+
+    return sample
 
 
-def method_named(name: object) -> Method:
-    """The method of that name, or a sentence that lists them."""
-    if not isinstance(name, str) or name not in METHODS:
-        raise InvalidArgument(
-            f"method = {name!r:.40}: for a linear regression there are auto, {', '.join(METHODS)}.", argument="method"
-        )
-    return METHODS[name]
+def _naive() -> Sampler:
+    from noisewise.regression.naive import sample
+
+    return sample
+
+
+def _individual() -> Sampler:
+    from noisewise.regression.individual import sample
+
+    return sample
+
+
+def _gibbs() -> ModuleType:
+    from noisewise.regression import gibbs_moments
+
+    return gibbs_moments
+
+
+def _normal_x() -> Sampler:
+    from noisewise.regression.normal_x import sample
+
+    return sample
+
+
+def _fixed_s() -> ModuleType:
+    from noisewise.regression import fixed_s
+
+    return fixed_s
+
+
+def _adassp() -> Sampler:
+    from noisewise.regression.adassp import estimate
+
+    return estimate
+
+
+RIDGE_OPTIONS = (Option("rho", 0.05, between_0_and_1), Option("tail", 1e-6, between_0_and_1))
+METHODS: Methods[RegressionMethod] = Methods(
+    "a linear regression",
+    RegressionMethod("marginal", _marginal, "a normal law of the moments", (Option("points", None, power_of_two),),
+                     models_shortening=True, models_conditions=True),
+    RegressionMethod("exact-gibbs", _exact_gibbs, "the exact law of the moments", runs_longer=True),
+    RegressionMethod("naive", _naive, "the noise ignored", (Option("project", False, yes_or_no),), has_law_of_x=False),
+    RegressionMethod("individual", _individual, "rows as unknowns", (Option("accept", 0.9, between_0_and_1),),
+                     models_shortening=True),
+    RegressionMethod("gibbs-noisy", lambda: _gibbs().sample_noisy, "Gibbs at released moments", has_law_of_x=False),
+    RegressionMethod("gibbs-prior", lambda: _gibbs().sample_prior, "Gibbs at given fourth moments"),
+    RegressionMethod("gibbs-update", lambda: _gibbs().sample_update, "Gibbs with moments updated"),
+    RegressionMethod("bernstein-distributed", lambda: _gibbs().sample_distributed, "Gibbs over several holders"),
+    RegressionMethod("normal-x", _normal_x, "normal covariates"),
+    RegressionMethod("fixed-s", lambda: _fixed_s().sample, "the covariates' moments held", has_law_of_x=False),
+    RegressionMethod("fixed-s-fast", lambda: _fixed_s().sample_fast, "the same, conjugate",
+                     (Option("noise_variance", None, positive_or_none),), has_law_of_x=False),
+    RegressionMethod("adassp", _adassp, "a ridge estimate", RIDGE_OPTIONS,
+                     is_point=True, has_law_of_x=False),
+    instead=INSTEAD,
+)  # fmt: skip
 
 
 def automatic(problem: Problem, *, likelihood: str) -> tuple[str, str]:

@@ -9,24 +9,19 @@ scale the releases use. Nothing here can see a record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import ast
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noisewise.errors import InvalidArgument
-from noisewise.inference.degrees import Degrees, degrees
-from noisewise.inference.posterior import Posterior
-from noisewise.plan import Plan
+from noisewise.models.base import ModelBase
 from noisewise.populations.parameters import POSITIVE, REAL, Support, Theta
-from noisewise.populations.text import ANY_COLUMN, population_from_spec
-from noisewise.regression.confidential import MomentsLaws
 from noisewise.regression.configurations import Configurations, has_conditions
 from noisewise.regression.location import CONFIGURATION_SHARE, NUMBER_COVARIANCE, NUMBER_MEAN, location_model
-from noisewise.regression.observed import Observed, likely_numbers, observe
-from noisewise.regression.prediction import Prediction, predict, predict_mean
 from noisewise.regression.priors import (
     COVARIATE_COVARIANCE,
     COVARIATE_MEAN,
@@ -44,14 +39,21 @@ from noisewise.regression.priors import (
 )
 from noisewise.regression.problem import Floats, Problem
 from noisewise.regression.released import released_moments
-from noisewise.regression.replicate import sample_prior, simulate_values, theta_at
-from noisewise.release import Release
-from noisewise.statistics import Moments
 from noisewise.statistics.additive import read_features
 from noisewise.statistics.feature import Feature
 
 if TYPE_CHECKING:
+    from noisewise.inference.degrees import Degrees
+    from noisewise.inference.methods import Found, Methods
+    from noisewise.inference.posterior import Posterior
+    from noisewise.inference.settings import Settings
+    from noisewise.plan import Plan
+    from noisewise.regression.confidential import MomentsLaws
     from noisewise.regression.information import MomentsInformation
+    from noisewise.regression.methods import RegressionMethod
+    from noisewise.regression.observed import Observed
+    from noisewise.regression.prediction import Prediction
+    from noisewise.release import Release
 
 RESERVED = (
     INTERCEPT, NOISE_VARIANCE, COVARIATE_MEAN, COVARIATE_COVARIANCE, CONFIGURATION_SHARE, NUMBER_MEAN,
@@ -60,8 +62,14 @@ RESERVED = (
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
-class LinearRegression:
+class LinearRegression(ModelBase):
     """A response that is linear in features, with normal noise; see `priors` for what each belief may be."""
+
+    text_name: ClassVar[str] = "linear_regression"
+    takes: ClassVar[tuple[str, ...]] = (
+        "features", "response", "intercept", "coefficients", "noise", "prior", "covariates",
+    )  # fmt: skip
+    needs: ClassVar[tuple[str, ...]] = ("features", "response")
 
     features: tuple[Feature, ...]
     response: Feature
@@ -148,6 +156,8 @@ class LinearRegression:
 
     def sample_prior(self, rng: np.random.Generator, count: int) -> dict[str, Floats]:
         """`count` draws from the prior, of the covariates' mean and covariance too; defaults need a release first."""
+        from noisewise.regression.replicate import sample_prior
+
         return sample_prior(rng, self, count)
 
     def theta_at(self, at: object) -> dict[str, Floats]:
@@ -155,14 +165,39 @@ class LinearRegression:
 
         Without covariate_mean and covariate_covariance these are the expected ones of NormalCovariates.
         """
+        from noisewise.regression.replicate import theta_at
+
         return theta_at(self, at)
 
     def problem(self, releases: Release | Sequence[Release], *, n: int | Sequence[int] | None = None) -> Problem:
         """The regression as numbers, in the units of the first release's rows: what every method starts from."""
         return self.problem_of(self.observed(releases, n=n))
 
+    @property
+    def methods(self) -> Methods[RegressionMethod]:
+        """How it can be learnt."""
+        from noisewise.regression.methods import METHODS
+
+        return METHODS
+
+    @property
+    def title(self) -> str:
+        return f"Inferring {', '.join(self.names)}"
+
+    def observe(self, releases: object, settings: Settings) -> Observed:
+        """What the releases say, by holder."""
+        return self.observed(releases, n=settings.n)
+
+    def learn(self, observed: Observed, settings: Settings) -> Found:
+        """A method run on that."""
+        from noisewise.regression.learn import learn
+
+        return learn(self, observed, settings)
+
     def observed(self, releases: object, *, n: object = None) -> Observed:
         """What the releases say, by holder."""
+        from noisewise.regression.observed import observe
+
         return observe(releases, self.features, self.response, intercept=self.intercept, n=n)
 
     @property
@@ -172,6 +207,8 @@ class LinearRegression:
 
     def problem_of(self, observed: Observed, *, as_normal: bool = False) -> Problem:
         """Priors and observations in common units; `as_normal` takes yes/no features for normal ones."""
+        from noisewise.regression.observed import likely_numbers
+
         public = {"units": observed.units, "centre": observed.centre, "spread": observed.spread}
         prior = working_prior(
             coefficient_moments(self.coefficients, self.names),
@@ -192,27 +229,6 @@ class LinearRegression:
             covariates = working_covariates(self.covariates, **public)  # type: ignore[arg-type]
         return Problem(observed.holders, prior, covariates, self.intercept)
 
-    def posterior(
-        self,
-        releases: Release | Sequence[Release],
-        *,
-        method: str = "auto",
-        likelihood: str = "auto",
-        draws: int = 1000,
-        warmup: int = 1000,
-        chains: int = 4,
-        seed: int | None = None,
-        progress: bool | Callable[[int, int], None] = True,
-        n: int | Sequence[int] | None = None,
-        **options: Any,
-    ) -> Posterior:
-        """What the releases say about the coefficients and the noise; `infer` calls this."""
-        from noisewise.regression.learn import learn
-
-        settings = {"draws": draws, "warmup": warmup, "chains": chains}
-        return learn(self, releases, method=method, likelihood=likelihood, settings=settings, seed=seed,
-                     progress=progress, n=n, options=options)  # fmt: skip
-
     def predict(
         self, posterior: Posterior, X: Any, *, level: float = 0.9, kind: str = "response", seed: int | None = None
     ) -> Prediction:
@@ -220,20 +236,41 @@ class LinearRegression:
 
         X is an array (rows, features), or columns by name, in the units of the columns.
         """
+        from noisewise.regression.prediction import predict
+
         return predict(self, posterior, X, level=level, kind=kind, seed=seed)
 
     def predict_mean(self, posterior: Posterior, X: Any) -> Floats:
         """The mean of the prediction at each row of X; a point estimate has it too."""
+        from noisewise.regression.prediction import predict_mean
+
         return predict_mean(self, posterior, X)
 
     def simulate_values(
-        self, rng: np.random.Generator, plan: Plan, theta: Theta, *, n: int | None = None
+        self, rng: np.random.Generator, plan: Plan, theta: Theta, *, n: int | None = None, approximate: bool = False
     ) -> NDArray[np.int64]:
-        """The published integers (K, size) of K simulated data sets, one a row of theta."""
+        """The published integers (K, size) of K simulated data sets, one for each row of theta."""
+        from noisewise.regression.replicate import simulate_values
+
         return simulate_values(rng, self, plan, theta, n=n)
 
+    def degrees(self, releases: tuple[Release, ...], theta: Theta) -> Degrees:
+        """Released sums against coefficients, noise variance, and the law of the covariates where it is not given."""
+        from noisewise.regression.degrees import moment_degrees
+
+        d, has_law_of_x = len(self.features), not isinstance(self.covariates, GivenMoments)
+        unknowns_of_x = d * (d + 1) // 2 + d * self.intercept
+        return moment_degrees(releases, len(self.names) + 1 + unknowns_of_x * has_law_of_x)
+
     def information_engine(
-        self, plan: Plan, *, n: object = None, seed: object = None, draws: int | None = None
+        self,
+        plan: Plan,
+        *,
+        method: str = "auto",
+        likelihood: str = "auto",
+        n: object = None,
+        seed: object = None,
+        draws: int | None = None,
     ) -> MomentsInformation:
         """How the Fisher information of a plan's release about this regression is computed; `choose` asks for it."""
         from noisewise.regression.information import MomentsInformation
@@ -243,23 +280,28 @@ class LinearRegression:
     def joint_likelihood(
         self, releases: tuple[Release, ...], *, likelihood: str = "auto", n: object = None
     ) -> MomentsLaws:
-        """The laws from which the confidential moments are drawn, one a release."""
-        del likelihood
+        """The laws from which the confidential moments are drawn, one for each release."""
+        from noisewise.regression.confidential import MomentsLaws
+
         return MomentsLaws.of(self, releases, n=n)
 
-    def to_spec(self) -> dict[str, str]:
-        """The [population] section of a spec file that reads back as this regression."""
-        from noisewise.regression.text import model_to_text
+    def text_arguments(self) -> dict[str, str]:
+        """Its arguments as a spec file writes them."""
+        from noisewise.regression.text import belief_text
 
-        return {ANY_COLUMN: model_to_text(self)}
+        named = {"features": repr([str(feature) for feature in self.features]), "response": repr(str(self.response))}
+        if not self.intercept:
+            named["intercept"] = "False"
+        beliefs = {"coefficients": self.coefficients, "noise": self.noise, "prior": self.prior,
+                   "covariates": self.covariates}  # fmt: skip
+        return named | {name: belief_text(value) for name, value in beliefs.items() if value is not None}
 
     @classmethod
-    def from_spec(cls, spec: dict[str, str]) -> LinearRegression:
-        """Read a [population] section."""
-        model: Any = population_from_spec(spec)
-        if not isinstance(model, cls):
-            raise InvalidArgument("This section describes a population, not a regression.", argument="spec")
-        return model
+    def from_nodes(cls, nodes: Mapping[str, ast.expr]) -> LinearRegression:
+        """The regression that these arguments describe."""
+        from noisewise.regression.text import arguments_of
+
+        return cls(**arguments_of(nodes))
 
     def __repr__(self) -> str:
         features = ", ".join(str(feature) for feature in self.features)
@@ -277,43 +319,3 @@ def _read_response(response: object, features: tuple[Feature, ...]) -> Feature:
     if read in features:
         raise InvalidArgument(f"{read} is the response and a feature too; leave it out of one.", argument="features")
     return read
-
-
-@degrees.register
-def _(model: LinearRegression, releases: tuple[Release, ...], theta: Theta) -> Degrees:
-    """Released sums against coefficients, noise variance, and the law of the covariates where it is not given."""
-    del theta  # the count is the same wherever the fit is
-    d = len(model.features)
-    unknowns = len(model.names) + 1
-    if not isinstance(model.covariates, GivenMoments):
-        unknowns += d * (d + 1) // 2 + d * model.intercept
-    holders: dict[Any, set[tuple[int, ...]]] = {}
-    for release in releases:
-        if isinstance(release.statistic, Moments):
-            sums = holders.setdefault((release.dataset, release.part), set())
-            sums |= _distinct_sums(release.statistic, release)
-    told = sum(map(len, holders.values()))
-    shapes = len(set().union(*holders.values()))
-    advice = (
-        "Moments of disjoint parts of the records, or of another holder, would show whether they agree, and "
-        "Moments(..., fourth=True) whether the covariates are as the model has them."
-    )
-    return Degrees(told, shapes, unknowns, "" if told > unknowns else advice)
-
-
-def _distinct_sums(statistic: Moments, release: Release) -> set[tuple[int, ...]]:
-    """The sums that no other gives away: not 1 * 1; of yes/no features not x * x, nor two levels of one column."""
-    first, pairs = int(statistic.intercept), set(statistic.pairs(release.schema))
-    kinds = {first + k: feature for k, feature in enumerate(statistic.features)}
-    yes_no = {k for k, feature in kinds.items() if feature.operation in ("equals", "between")}
-
-    def is_given_away(pair: tuple[int, ...]) -> bool:
-        if all(k < first for k in pair):
-            return True
-        if len(pair) != 2 or not statistic.intercept or not yes_no.issuperset(pair):
-            return False
-        one, other = (kinds[k] for k in pair)
-        is_same_column = one.columns() == other.columns() and one.operation == other.operation == "equals"
-        return (pair[0] == pair[1] or is_same_column) and (0, pair[0]) in pairs
-
-    return {pair for pair in pairs if not is_given_away(pair)}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.errors import Unsupported
 from noisewise.inference.progress import Progress
 from noisewise.regression.pooled import pooled_moments, rows_of
 from noisewise.regression.problem import Fit, Floats, Prior, Problem
@@ -31,8 +31,6 @@ def sample(
     project: bool = False,
 ) -> Fit:
     """Draws from the posterior that takes the noisy moments for the true ones."""
-    if not isinstance(project, bool):
-        raise InvalidArgument(f"project = {project!r:.40} must be True or False.", argument="project")
     moments, notes = _semi_definite(pooled_moments(problem), project=project)
     if problem.prior.is_relative:
         theta, variance = _conjugate(problem.prior, moments, rows_of(problem), rng, (chains, draws))

@@ -1,25 +1,22 @@
 """From releases to holders: what was published about ([1,] x, y), as numbers in the units of each holder's rows.
 
-    different data sets, or disjoint parts of one      independent holders
-    the same data set and part                         the same sums T, noised twice: one holder
-    overlapping parts                                  refused: neither independent nor the same records
-Two Gaussian noises on the same T_ab weigh by their precisions and stay Gaussian; two Laplace noises have no such sum,
-and are refused. The count n is public under change-one; under add-remove the analyst states it, and a noisy count
-that contradicts it is named or refused.
+Releases of different records are independent holders; those of the same records (`joining`) hold the same sums T,
+noised twice, and are one holder. Two Gaussian noises on the same T_ab weigh by their precisions and stay Gaussian; two
+Laplace noises have no such sum, and are refused. The count n is public under change-one; under add-remove the analyst
+states it, and a noisy count that contradicts it is named or refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.joining import joined, listed_releases
 from noisewise.laws import additive_law, normal_mixture
-from noisewise.likelihood.joint import check_disjoint, listed_releases, stated_sizes
-from noisewise.likelihood.stated_n import contradictions
 from noisewise.regression.configurations import Configurations, has_conditions
 from noisewise.regression.problem import Eigenvalue, Floats, Holder
 from noisewise.regression.units import Units, same_covariates
@@ -40,9 +37,9 @@ class Observed:
     units: Units
     centre: Floats  # (d + 1,): where entries are likely to lie, in working units, by public numbers alone
     spread: Floats  # (d + 1,): their likely standard deviation
-    notes: tuple[str, ...]
+    releases: tuple[Release, ...]
     warnings: tuple[str, ...]  # on a stated n that a noisy count makes improbable
-    schemas: tuple[Schema, ...] = ()
+    schemas: tuple[Schema, ...]
 
 
 def observe(
@@ -52,25 +49,16 @@ def observe(
     given = regression_releases(releases)
     for release in given:
         _check_subject(release, features, response, intercept)
-    check_disjoint(given)
-    sizes = stated_sizes(given, n)
-    groups: dict[Any, list[int]] = {}
-    for index, release in enumerate(given):
-        groups.setdefault((release.dataset, release.part), []).append(index)
+    together = joined(given, n)
     units: Units | None = None
     holders = []
-    for members in groups.values():
-        if len({sizes[index] for index in members}) > 1:
-            raise InvalidArgument("Releases of the same records were given different n.", argument="n")
-        same = [given[index] for index in members]
-        holder = _holder(same, sizes[members[0]], units)
+    for group in together.groups:
+        same = together.members(group)
+        holders.append(_holder(same, together.size(group), units))
         units = Units.of(_moments(same)[0][1]) if units is None else units
-        holders.append(holder)
     assert units is not None
     schemas = tuple(release.schema for release, _ in _moments(given))
-    return Observed(
-        tuple(holders), units, *_likely(given, units), notes=(), warnings=contradictions(given, sizes), schemas=schemas
-    )
+    return Observed(tuple(holders), units, *_likely(given, units), given, together.warnings, schemas)
 
 
 def regression_releases(releases: object) -> tuple[Release, ...]:

@@ -18,6 +18,7 @@ import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import integer
+from noisewise.inference.frames import frame_columns
 from noisewise.inference.intervals import checked_level, equal_tailed
 from noisewise.inference.posterior import Posterior
 from noisewise.regression.priors import INTERCEPT, NOISE_VARIANCE
@@ -197,8 +198,8 @@ def feature_rows(model: LinearRegression, posterior: Posterior, X: Any) -> Float
 
 def _require_posterior_of(model: LinearRegression, posterior: object) -> None:
     """The same response on the same features, in whatever order: draws are found by name, X is in the model's order."""
-    population = getattr(posterior, "population", None)
-    if not isinstance(posterior, Posterior) or not isinstance(population, type(model)):
+    population = posterior.population if isinstance(posterior, Posterior) else None
+    if not isinstance(population, type(model)):
         raise InvalidArgument(
             "posterior is not of a linear regression. Give what infer(releases, model) returned.", argument="posterior"
         )
@@ -219,10 +220,7 @@ def _column_names(X: Any) -> Container[str] | None:
         return fields
     if type(X).__name__ == "LazyFrame":
         raise InvalidArgument("X is a LazyFrame, which has no rows yet; give X.collect().", argument="X")
-    if not hasattr(X, "__getitem__") or not hasattr(X, "columns"):
-        return None
-    named = getattr(X, "column_names", None)  # Arrow's name for them: its `columns` are the columns themselves
-    return named if isinstance(named, list) else list(X.columns)
+    return frame_columns(X)
 
 
 def _array(X: Any, size: int) -> Floats:

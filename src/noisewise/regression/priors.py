@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from noisewise.errors import InvalidArgument
+from noisewise.populations.parameters import scipy_name
 from noisewise.regression.problem import Floats, GivenX, NormalX, Prior
 from noisewise.regression.units import Units
 
@@ -148,7 +149,7 @@ def coefficient_moments(given: Coefficients, names: Sequence[str]) -> tuple[Floa
     if given is None or (isinstance(given, str) and given == LEARNED):
         return None
     size = len(names)
-    if _scipy_name(given) == "norm":
+    if scipy_name(given) == "norm":
         mean, variance = _normal(given)
         return np.full(size, mean), np.eye(size) * variance
     if type(given).__name__ == "multivariate_normal_frozen":
@@ -180,7 +181,7 @@ def _each(given: object, names: Sequence[str]) -> list[Any]:
             f"coefficients = {given!r:.60}: give a stats.norm, a stats.multivariate_normal, {expected}, or 'learned'.",
             argument="coefficients",
         )
-    if len(given) != len(names) or any(_scipy_name(prior) != "norm" for prior in given):
+    if len(given) != len(names) or any(scipy_name(prior) != "norm" for prior in given):
         raise InvalidArgument(f"coefficients lists {len(given)} priors; give {expected}.", argument="coefficients")
     return list(given)
 
@@ -189,7 +190,7 @@ def noise_shape(given: Any) -> tuple[float, float] | None:
     """Shape and rate of the inverse gamma prior of the noise variance, or None for the default."""
     if given is None:
         return None
-    if _scipy_name(given) == "invgamma":
+    if scipy_name(given) == "invgamma":
         shape, low, rate = _frozen_numbers(given)
         if low == 0 and 0 < shape < math.inf and 0 < rate < math.inf:
             return shape, rate
@@ -301,10 +302,6 @@ def working_covariates(
         )
     fourth = np.einsum("abcd,ia,jb,kc,ld->ijkl", given.fourth, *(to_working,) * 4, optimize=True)
     return GivenX(_symmetric(to_working @ given.second @ to_working.T), np.asarray(fourth))
-
-
-def _scipy_name(value: Any) -> str:
-    return str(getattr(getattr(value, "dist", None), "name", ""))
 
 
 def _symmetric(matrix: Floats) -> Floats:

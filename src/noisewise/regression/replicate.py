@@ -17,6 +17,7 @@ import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import integer
+from noisewise.joining import record_count
 from noisewise.laws import additive_law
 from noisewise.likelihood.simulate import Integers, draw_noise
 from noisewise.plan import Plan
@@ -50,12 +51,7 @@ def simulate_values(
     statistic, schema = plan.statistic, plan.part_schema
     if not isinstance(statistic, Moments):
         raise Unsupported(f"A regression simulates releases of Moments, not of {statistic.kind}.")
-    size = schema.n if schema.n is not None else n
-    if size is None:
-        raise InvalidArgument(
-            "This plan keeps the number of records private (add-remove): say how many to simulate with n=.",
-            argument="n",
-        )
+    size = record_count(schema, n)
     sums = draw_sums(row_law(model, statistic, schema, theta), rng, statistic, plan, size)
     law = additive_law(plan.law)
     steps = np.floor(sums / np.array(law.step) + 0.5).astype(np.int64)

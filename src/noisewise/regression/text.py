@@ -15,7 +15,6 @@ from typing import Any
 
 from noisewise.errors import InvalidSpec
 from noisewise.populations.text import call_text, number_text, prior_text, read_value
-from noisewise.regression.model import LinearRegression
 from noisewise.regression.priors import GivenMoments, NormalCovariates, NormalInverseGamma
 from noisewise.statistics.text import feature_from_text
 
@@ -25,38 +24,22 @@ OURS: Mapping[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "given_moments": (GivenMoments, ("second", "fourth")),
 }
 NAME_OF = {make: name for name, (make, _) in OURS.items()}
-ARGUMENTS = ("features", "response", "intercept", "coefficients", "noise", "prior", "covariates")
 
 
-def model_to_text(model: LinearRegression) -> str:
-    """The text that reads back as this regression."""
-    named = {"features": repr([str(feature) for feature in model.features]), "response": repr(str(model.response))}
-    if not model.intercept:
-        named["intercept"] = "False"
-    for name in ("coefficients", "noise", "prior", "covariates"):
-        value = getattr(model, name)
-        if value is not None:
-            named[name] = _text(value)
-    return call_text("linear_regression", [], named)
-
-
-def model_of(nodes: Mapping[str, ast.expr]) -> LinearRegression:
-    """The regression that a call's arguments describe."""
-    unknown = [name for name in nodes if name not in ARGUMENTS]
-    if unknown or not {"features", "response"} <= set(nodes):
-        wrong = f"has no {unknown[0]!r:.60}" if unknown else "needs features and response"
-        raise InvalidSpec(f"linear_regression {wrong}; it takes {', '.join(ARGUMENTS)}.", where="linear_regression")
+def arguments_of(nodes: Mapping[str, ast.expr]) -> dict[str, Any]:
+    """What these texts say, as the regression takes it."""
     given = {name: _read(node) for name, node in nodes.items()}
     listed = [given["features"]] if isinstance(given["features"], str) else given["features"]
     given["features"] = [_feature(text) for text in listed] if isinstance(listed, list) else listed
-    return LinearRegression(**{**given, "response": _feature(given["response"])})
+    return {**given, "response": _feature(given["response"])}
 
 
 def _feature(text: Any) -> Any:
     return feature_from_text(text) if isinstance(text, str) else text
 
 
-def _text(value: Any) -> str:
+def belief_text(value: Any) -> str:
+    """What is believed, as the text that reads back as it."""
     if isinstance(value, str):
         return repr(value)
     if type(value) in NAME_OF:

@@ -46,6 +46,7 @@ def posterior_sections(
         "All that left the holder. Each file carries its own noise law, from which the likelihood was built.",
         block="\n\n".join(describe_release(release) for release in posterior.releases),
     )
+    checked = posterior.check_sentence()  # before the summary, which shows what is known by then
     ending = [released, Section("How to state the guarantee", guarantee_sentence(posterior.releases))]
     if posterior.is_point:
         return [Section("Estimate", str(posterior.verdict), block=posterior.summary()), *ending]
@@ -53,7 +54,7 @@ def posterior_sections(
         Section("Posterior", _reading(naive), block=posterior.summary(), png=posterior_picture(posterior, naive)),
         *_naive_section(posterior, naive, why_no_naive),
         _diagnostics_section(posterior),
-        Section("Does the model fit the release?", _check_sentence(posterior)),
+        Section("Does the model fit the release?", checked),
         *_statistic_section(posterior),
         *ending,
     ]
@@ -120,13 +121,6 @@ def _diagnostics_section(posterior: Posterior) -> Section:
         rows=rows,
         png=trace_plot([{"name": name, "draws": draws} for name, draws in unknowns[:MOST_PLOTS]]),
     )
-
-
-def _check_sentence(posterior: Posterior) -> str:
-    try:
-        return str(posterior.check)
-    except NoisewiseError as error:
-        return f"This could not be checked: {error}"
 
 
 def _statistic_section(posterior: Posterior) -> list[Section]:

@@ -21,7 +21,7 @@ import numpy as np
 from noisewise.errors import Unsupported
 from noisewise.inference.diagnostics import ess_mean, mcse_mean, mcse_sd
 from noisewise.inference.infer import infer
-from noisewise.likelihood.simulate import simulate
+from noisewise.models.simulate import simulate
 from noisewise.plan import plan
 from noisewise.populations.parameters import Array
 from noisewise.populations.population import Bernoulli, Categorical, Normal

@@ -1,0 +1,166 @@
+"""Which releases share records, and how many records stand behind each: said once, for every likelihood and model.
+
+    different data sets, or disjoint parts of one      independent given the parameters
+    the same data set and part                         the same records: one joint law
+    overlapping parts                                  refused: neither rule is right
+The number of records is public under change-one; under add-remove it is private, and the analyst states it. A noisy
+total of the same records that contradicts a stated n names or refuses it (`likelihood.stated_n`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.exact import integer
+from noisewise.likelihood.stated_n import contradictions, refuse_contradicted
+from noisewise.release import Release
+from noisewise.schema import Schema
+
+__all__ = ["Joined", "joined", "listed_releases", "one_schema", "record_count", "same_records", "stated_sizes"]
+
+WHOLE = (Fraction(0), Fraction(1))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Joined:
+    """Releases, the number of records behind each, and which of them (by position) are of the same records."""
+
+    releases: tuple[Release, ...]
+    sizes: tuple[int, ...]
+    groups: tuple[tuple[int, ...], ...]
+
+    def members(self, group: Sequence[int]) -> tuple[Release, ...]:
+        """The releases of one group."""
+        return tuple(self.releases[index] for index in group)
+
+    def size(self, group: Sequence[int]) -> int:
+        """The number of records of one group; refused where its releases were given different ones."""
+        if len({self.sizes[index] for index in group}) > 1:
+            raise InvalidArgument("Releases of the same records were given different n.", argument="n")
+        return self.sizes[group[0]]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences on a stated n that a noisy total makes improbable."""
+        return contradictions(self.releases, list(self.sizes))
+
+
+def joined(releases: tuple[Release, ...], n: object) -> Joined:
+    """Releases by the records they share, with n as it is public or stated."""
+    check_disjoint(releases)
+    return Joined(releases, tuple(stated_sizes(releases, n)), same_records(releases))
+
+
+def same_records(releases: Iterable[Release]) -> tuple[tuple[int, ...], ...]:
+    """Positions of releases of the same data set and part, group by group in the order of their first."""
+    groups: dict[tuple[str, object], list[int]] = {}
+    for index, release in enumerate(releases):
+        groups.setdefault((release.dataset, release.part), []).append(index)
+    return tuple(map(tuple, groups.values()))
+
+
+def listed_releases(releases: object) -> tuple[Release, ...]:
+    """One release or several different ones, of whatever kind."""
+    given = (releases,) if isinstance(releases, Release) else releases
+    if isinstance(given, str | bytes) or not isinstance(given, Sequence) or not given:
+        raise InvalidArgument(
+            "Give a Release or a list of them, as from Release.load('income.release.json').", argument="releases"
+        )
+    for release in given:
+        if not isinstance(release, Release):
+            raise InvalidArgument(
+                f"releases holds a {type(release).__name__}; only releases can be learnt from. "
+                "Load files with Release.load(path).",
+                argument="releases",
+            )
+    if len({release.hash for release in given}) != len(given):
+        raise InvalidArgument("The same release is given twice; it tells nothing new.", argument="releases")
+    return tuple(given)
+
+
+def stated_sizes(releases: tuple[Release, ...], n: object) -> list[int]:
+    """The number of records behind each release: public under change-one, else as the analyst states it."""
+    private = [release for release in releases if not release.schema.is_change_one]
+    if not private:
+        if n is not None:
+            raise InvalidArgument("n is public in these releases; leave n= out.", argument="n")
+        return [release.schema.largest_n for release in releases]
+    if n is None:
+        raise _not_stated("infer(..., n=4000); the verdict will say so")
+    parts = {(release.dataset, release.part) for release in private}
+    if not isinstance(n, Sequence) and len(parts) > len({dataset for dataset, _ in parts}):
+        raise InvalidArgument(
+            "n is one number, but these releases are of different parts of one data set, and each part has a number of "
+            "records of its own. State one for each release, as in infer(..., n=[2000, 2000]).",
+            argument="n",
+        )
+    stated = list(n) if isinstance(n, Sequence) and not isinstance(n, str) else [n] * len(releases)
+    if len(stated) != len(releases):
+        raise InvalidArgument(f"n lists {len(stated)} numbers for {len(releases)} releases.", argument="n")
+    sizes = [
+        release.schema.largest_n
+        if release.schema.is_change_one
+        else integer(value, "n", minimum=1, maximum=release.schema.largest_n)
+        for release, value in zip(releases, stated, strict=True)
+    ]
+    refuse_contradicted(releases, sizes)
+    return sizes
+
+
+def record_count(schema: Schema, n: object) -> int:
+    """The number of records of a plan with that schema: public under change-one, else as stated."""
+    if schema.n is not None:
+        if n is not None and n != schema.n:
+            raise InvalidArgument(f"n = {n!r:.60}, but it is public: {schema.n}. Leave n= out.", argument="n")
+        return schema.n
+    if n is None:
+        raise _not_stated("n=4000")
+    return integer(n, "n", minimum=1, maximum=schema.largest_n)
+
+
+def _not_stated(how: str) -> InvalidArgument:
+    return InvalidArgument(
+        f"Under add-remove the number of records is private. State the n you assume, as in {how}.", argument="n"
+    )
+
+
+def check_disjoint(releases: tuple[Release, ...]) -> None:
+    """Refuse releases of parts of one data set that overlap without being the same."""
+    for index, one in enumerate(releases):
+        for other in releases[index + 1 :]:
+            if one.dataset != other.dataset or one.part == other.part:
+                continue
+            a, b = one.part or WHOLE, other.part or WHOLE
+            if a[0] < b[1] and b[0] < a[1]:
+                raise Unsupported(
+                    f"{one.statistic} and {other.statistic} come from overlapping parts of one data set "
+                    f"({a[0]} to {a[1]} and {b[0]} to {b[1]}): they share some records, so they are neither "
+                    "independent nor about the same records. Use releases of equal or of disjoint parts."
+                )
+
+
+def one_schema(releases: tuple[Release, ...]) -> tuple[Release, ...]:
+    """Releases of the same records under one schema, so that their features can be stacked.
+
+    They may describe different columns of the same records; they must agree on those they share, since a clamp is part
+    of what was summed.
+    """
+    first = releases[0].schema
+    if len(releases) == 1:
+        return releases
+    for release in releases[1:]:
+        for name in release.schema.columns.keys() & first.columns.keys():
+            if release.schema.column(name) != first.column(name):
+                raise Unsupported(
+                    f"Two releases of the same records declare column {name!r} differently. Use the same bounds, and "
+                    f"clip inside the statistic instead, as in mean({name}.clip(low, high))."
+                )
+        if release.schema.outside != first.outside or release.schema.neighbours != first.neighbours:
+            raise Unsupported("Two releases of the same records have different policies for values outside the bounds.")
+    columns = {name: entry for release in releases for name, entry in release.schema.columns.items()}
+    size = {"n": first.n} if first.is_change_one else {"n_max": max(release.schema.largest_n for release in releases)}
+    schema = Schema(columns, neighbours=first.neighbours, outside=first.outside, **size)
+    return tuple(replace(release, schema=schema) for release in releases)

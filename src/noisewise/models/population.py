@@ -1,0 +1,421 @@
+"""A population as a model: every likelihood of `likelihood`, every method of `inference`.
+
+    likelihood      from the releases by their structure (`likelihood.joint`): the statistic's own law where affordable,
+                    else the central limit theorem
+    method          "auto" is direct computation on that likelihood: independent draws by quadrature for one unknown,
+                    by a grid proposal for two, conjugate mixtures for counts; a slice sampler for more
+The published samplers (mh, mh-within-gibbs, pmmh, cpm, mhaar, and gibbs for conjugate families) are there by name, and
+agree with it. method="exact" names a way to compute; what is printed says "exact" only of a release's own law, never of
+the central limit theorem's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.inference.methods import AUTO, Found, Method, Methods, Option
+from noisewise.inference.settings import Settings
+from noisewise.inference.target import Target
+from noisewise.inference.transform import Transform
+from noisewise.inference.verdict import CENTRAL_LIMIT_LAW, OWN_LAW, TOLERANCE, Verdict
+from noisewise.joining import Joined, joined
+from noisewise.likelihood.joint import Product, checked_releases, joint_likelihood
+from noisewise.likelihood.naive import NaiveLikelihood
+from noisewise.likelihood.simulate import columns_of
+from noisewise.models.base import ModelBase
+from noisewise.plan import Plan
+from noisewise.populations.cleaned import is_possible, sample_records
+from noisewise.populations.parameters import Array, Support, Theta
+from noisewise.populations.population import AnyPopulation
+from noisewise.printable import shown
+from noisewise.release import Release
+from noisewise.schema import Schema
+
+if TYPE_CHECKING:
+    from noisewise.design.information import Engine
+    from noisewise.inference.degrees import Degrees
+    from noisewise.inference.kernels import MakeKernel
+    from noisewise.inference.mixed import MixedTarget
+    from noisewise.likelihood.conjugate import BetaPosterior, DirichletPosterior
+
+__all__ = ["METHODS", "PopulationModel"]
+
+
+@dataclass(frozen=True, slots=True)
+class PopulationMethod(Method):
+    """A method of populations."""
+
+    keeps_sums: bool = False  # as variables that are normal given theta
+    is_normal: bool = False  # its law of the sums is normal whatever they are
+    ignores_noise: bool = False
+
+
+class PopulationModel(ModelBase):
+    """What is asked of a model, answered for a population."""
+
+    __slots__ = ("population",)
+
+    def __init__(self, population: AnyPopulation) -> None:
+        self.population = population
+
+    @property
+    def free(self) -> tuple[str, ...]:
+        return tuple(self.population.free)
+
+    @property
+    def supports(self) -> Mapping[str, Support]:
+        return self.population.supports
+
+    @property
+    def methods(self) -> Methods[PopulationMethod]:
+        return METHODS
+
+    @property
+    def described(self) -> AnyPopulation:
+        return self.population
+
+    def observe(self, releases: object, settings: Settings) -> Joined:
+        """Releases that a population can be learnt from, joined."""
+        if not self.free:
+            raise InvalidArgument(
+                "This population has no unknown parameter: give a scipy.stats distribution where you do not know the "
+                "number.",
+                argument="population",
+            )
+        return joined(checked_releases(releases), settings.n)
+
+    def learn(self, observed: Joined, settings: Settings) -> Found:
+        """One method on the likelihood of the releases, and what is to be said of the fit itself."""
+        method = METHODS["exact" if settings.method == AUTO else settings.method]
+        given = method.read(settings.options)
+        likelihood = "clt" if method.is_normal else settings.likelihood
+        problem = PopulationProblem(
+            observed.releases, self.population, likelihood, settings.n, ignores=method.ignores_noise
+        )
+        if likelihood == "auto" and method.keeps_sums and problem.has_joint_sums:
+            # These samplers keep the sums as variables that are normal given theta; the joint law has no such form.
+            problem = PopulationProblem(observed.releases, self.population, likelihood := "clt", settings.n)
+        found: Found = method.run(problem, replace(settings, method=method.name), **given)
+        return replace(found, likelihood=likelihood, verdict=self._with_sentences(problem, found, settings.n))
+
+    def _with_sentences(self, problem: PopulationProblem, found: Found, n: object) -> Verdict:
+        """The verdict with the mass beyond the bounds, and with what rests on a stated n."""
+        from noisewise.inference.fit import bounds_sentences, n_sentences, some_rows
+
+        judged = found.verdict.saying(warnings=problem.likelihood.cautions)
+        if not all(np.all(np.isfinite(found.draws[name])) for name in self.free):
+            return judged
+        theta = some_rows(found.draws, self.free)
+        sd = {name: np.asarray(value.std(axis=0)) for name, value in theta.items()}
+        bounds = bounds_sentences(problem.releases, self.population, theta)
+        stated = n_sentences(problem.releases, self.population, theta, n, sd)
+        return judged.saying(warnings=(*stated.warnings, *bounds.warnings), notes=(*bounds.notes, *stated.notes))
+
+    # ---- simulation, checks, design, text ----
+
+    def sample_prior(self, rng: np.random.Generator, count: int) -> dict[str, Array]:
+        return dict(self.population.sample_prior(rng, count))
+
+    def prior_rows(self, count: int) -> dict[str, Array]:
+        """A fixed scrambled Sobol sequence through the quantiles of independent priors, else draws of a fixed seed."""
+        from scipy.stats import qmc
+
+        priors = self.population.independent_priors
+        if priors is None or any(support.size is not None for support in self.supports.values()):
+            return super().prior_rows(count)
+        points = qmc.Sobol(len(self.free), scramble=True, rng=np.random.default_rng(0)).random(count)
+        return {name: np.asarray(priors[name].ppf(points[:, k]), dtype=float) for k, name in enumerate(self.free)}
+
+    def prior_of(self, name: str) -> Any:
+        return self.population.prior_of(name)
+
+    def simulate_values(
+        self, rng: np.random.Generator, plan: Plan, theta: Theta, *, n: int | None = None, approximate: bool = False
+    ) -> NDArray[np.int64]:
+        from noisewise.likelihood.simulate import simulate_values
+
+        return simulate_values(rng, plan, self.population, theta, n=n, approximate=approximate)
+
+    def sample_records(
+        self, rng: np.random.Generator, schema: Schema, n: int, theta: Theta, columns: Iterable[str]
+    ) -> dict[str, Array]:
+        return sample_records(rng, self.population, schema, n, theta, columns)
+
+    def joint_likelihood(self, releases: tuple[Release, ...], *, likelihood: str = "auto", n: object = None) -> Product:
+        return joint_likelihood(releases, self.population, likelihood=likelihood, n=n)
+
+    def degrees(self, releases: tuple[Release, ...], theta: Theta) -> Degrees:
+        from noisewise.inference.degrees import degrees
+
+        return degrees(self.population, releases, theta)
+
+    def information_engine(
+        self,
+        plan: Plan,
+        *,
+        method: str = "auto",
+        likelihood: str = "auto",
+        n: object = None,
+        seed: object = None,
+        draws: int | None = None,
+    ) -> Engine:
+        from noisewise.design.information import population_engine
+
+        return population_engine(
+            plan, self.population, method=method, likelihood=likelihood, n=n, seed=seed, draws=draws
+        )
+
+    def to_spec(self) -> dict[str, str]:
+        from noisewise.populations.text import Written, population_to_spec
+
+        if not isinstance(self.population, Written):
+            raise Unsupported(f"{shown(type(self.population).__name__)} is neither a population nor one of our models.")
+        return population_to_spec(self.population)
+
+
+class PopulationProblem:
+    """Releases and a population as a likelihood and the target to be explored."""
+
+    def __init__(
+        self,
+        releases: tuple[Release, ...],
+        population: AnyPopulation,
+        likelihood: str,
+        n: object,
+        *,
+        ignores: bool = False,
+    ) -> None:
+        from noisewise.inference.mixed import MixedTarget
+
+        self.releases, self.population, self.n = releases, population, n
+        self.likelihood: Product | NaiveLikelihood
+        if ignores:
+            self.likelihood = NaiveLikelihood(releases, population, n=n)
+        else:
+            self.likelihood = joint_likelihood(releases, population, likelihood=likelihood, n=n)
+        transform = Transform(population.supports)
+        self.theta = Target(transform, population.log_prior, self._log_likelihood, population.sample_prior)
+        self.target: Target | MixedTarget = self.theta
+        law = self.likelihood
+        if law.mixing:
+            self.target = MixedTarget(self.theta, law.log_likelihood_given, law.mixing_scale)
+
+    def _log_likelihood(self, theta: Theta) -> Array:
+        """Zero, not NaN, where theta puts no record inside bounds that all records respect."""
+        values = np.asarray(self.likelihood.log_likelihood(theta))
+        lost = np.flatnonzero(np.isnan(values))
+        if lost.size:
+            rows = {name: np.asarray(value)[lost] for name, value in theta.items()}
+            for release in self.releases:
+                columns = columns_of(release.statistic, release.schema)
+                impossible = ~is_possible(self.population, release.schema, columns, rows)
+                values[lost[impossible]] = -np.inf
+        return values
+
+    @property
+    def law(self) -> str:
+        """Which law is scored, and why."""
+        return self.likelihood.because
+
+    @property
+    def has_joint_sums(self) -> bool:
+        """Whether several sums of few records are scored by their joint law, or by the tilted one."""
+        return any(group.is_joint_sum for group in self.likelihood.groups)
+
+    def by_parameter(self, positions: Array) -> dict[str, Array]:
+        """Positions (chains, draws, size) as parameters (chains, draws, ...)."""
+        chains, draws, size = positions.shape
+        theta = self.target.parameters(positions.reshape(-1, size))
+        return {name: value.reshape(chains, draws, *value.shape[1:]) for name, value in theta.items()}
+
+    def conjugate(self) -> BetaPosterior | DirichletPosterior | None:
+        """The posterior as a mixture over confidential counts, where the prior is conjugate; else None."""
+        if len(self.likelihood.groups) != 1 or len(self.theta.names) != 1:
+            return None
+        found: BetaPosterior | DirichletPosterior | None = self.likelihood.groups[0].conjugate()
+        return found
+
+
+# ---- methods: functions of a problem and settings ----
+
+
+def exactly(problem: PopulationProblem, settings: Settings) -> Found:
+    """Quadrature, grids and mixtures; a walk where there are more unknowns."""
+    from noisewise.inference.exact import exact
+
+    conjugate = problem.conjugate()
+    if conjugate is not None:
+        return _conjugate(problem, conjugate, settings)
+    likelihood = problem.likelihood
+    name = "" if not likelihood.groups else OWN_LAW if likelihood.is_exact else CENTRAL_LIMIT_LAW
+    found = exact(
+        settings.rng, problem.target, chains=settings.chains, draws=settings.draws, warmup=settings.warmup,
+        progress=settings.report, tolerance=max(TOLERANCE, likelihood.roughness), is_quick=likelihood.is_quick,
+        law=name,
+    )  # fmt: skip
+    return Found(
+        problem.by_parameter(found.positions), settings.method, found.how, problem.law, found.verdict,
+        log_evidence=found.log_evidence, moments=found.moments,
+    )  # fmt: skip
+
+
+def _conjugate(problem: PopulationProblem, mixture: BetaPosterior | DirichletPosterior, settings: Settings) -> Found:
+    """Independent draws from the mixture over the confidential counts."""
+    from noisewise.inference.exact import independent
+
+    values, _ = mixture.draw(settings.rng, settings.chains * settings.draws)
+    drawn = values.reshape(settings.chains, settings.draws, *values.shape[1:])
+    return Found(
+        {mixture.prior.name: drawn},
+        settings.method,
+        f"conjugate: a mixture of {mixture.family} laws over the confidential counts, independent draws",
+        problem.law,
+        Verdict(independent(drawn, by="conjugate mixture", law=OWN_LAW)),
+        log_evidence=mixture.log_evidence,
+        moments={mixture.prior.name: (mixture.mean, np.sqrt(mixture.variance))},
+    )
+
+
+def gibbs(problem: PopulationProblem, settings: Settings, **options: Any) -> Found:
+    """Gibbs sampling of a conjugate family."""
+    from noisewise.families.family import conjugate_family
+    from noisewise.families.gibbs import gibbs
+    from noisewise.inference.diagnostics import verdict
+
+    chains, draws = settings.chains, settings.draws
+    family = conjugate_family(problem.releases, problem.population, n=problem.n)
+    made = gibbs(
+        settings.rng, family, chains=chains, draws=draws, warmup=settings.warmup, progress=settings.report, **options
+    )
+    positions = np.concatenate([value.reshape(chains, draws, -1) for value in made.draws.values()], axis=2)
+    names = tuple(made.draws) if positions.shape[2] == len(made.draws) else None
+    non_finite = np.sum(~np.isfinite(positions).all(axis=2), axis=1)
+    judged = verdict(positions, names=names, non_finite=non_finite).saying(notes=made.notes)
+    return Found(made.draws, settings.method, made.how, problem.law, judged)
+
+
+def walked(make_kernel: MakeKernel, how: str, problem: PopulationProblem, settings: Settings) -> Found:
+    """A kernel, run."""
+    from noisewise.inference.diagnostics import verdict
+    from noisewise.inference.run import run
+
+    trace = run(
+        settings.rng, make_kernel, problem.target, chains=settings.chains, warmup=settings.warmup,
+        draws=settings.draws, progress=settings.report,
+    )  # fmt: skip
+    size = problem.theta.size
+    judged = verdict(
+        trace.positions[:, :, :size],
+        names=None if size != len(problem.theta.names) else problem.theta.names,
+        non_finite=trace.non_finite,
+        warmup_non_finite=trace.warmup_non_finite,
+    )
+    return Found(problem.by_parameter(trace.positions), settings.method, how, problem.law, judged)
+
+
+def with_latent(kernel_of: KernelOf, problem: PopulationProblem, settings: Settings, **options: Any) -> Found:
+    """A kernel that keeps what lies between theta and the release as a variable."""
+    latent = problem.likelihood.latent(problem.theta.parameters)
+    if latent is None:
+        raise Unsupported(
+            f"method={settings.method!r} keeps what lies between theta and the release as a variable, and this "
+            f"likelihood ({problem.law}) has no such form. Use 'exact', 'slice' or 'mh', or likelihood='clt'."
+        )
+    # These kernels never ask for the marginal likelihood, so the noise is not mixed for them.
+    problem.target = problem.theta
+    kernel, how = kernel_of(latent, settings.method, options)
+    return walked(partial(kernel, latent=latent, **options), how, problem, settings)
+
+
+KernelOf = Callable[[Any, str, Mapping[str, object]], tuple[Any, str]]
+
+
+def _mh() -> Callable[..., Found]:
+    from noisewise.inference.kernels.metropolis import Metropolis
+
+    return partial(walked, Metropolis, "a random walk on the marginal posterior")
+
+
+def _slice() -> Callable[..., Found]:
+    from noisewise.inference.kernels.slice import Slice
+
+    def run(problem: PopulationProblem, settings: Settings, **options: Any) -> Found:
+        return walked(partial(Slice, **options), "slice sampling of the marginal posterior", problem, settings)
+
+    return run
+
+
+def _pmmh() -> Callable[..., Found]:
+    from noisewise.inference.kernels.pseudo_marginal import PseudoMarginal
+
+    return partial(with_latent, lambda *_: (PseudoMarginal, "pseudo-marginal Metropolis-Hastings"))
+
+
+def _cpm() -> Callable[..., Found]:
+    from noisewise.inference.kernels.correlated import Correlated
+
+    return partial(with_latent, _of_sums(Correlated, "correlated pseudo-marginal"))
+
+
+def _within_gibbs() -> Callable[..., Found]:
+    from noisewise.inference.kernels.within_gibbs import WithinGibbs
+
+    return partial(with_latent, _of_sums(WithinGibbs, "Metropolis within Gibbs on theta and the statistic"))
+
+
+def _of_sums(kernel: Any, how: str) -> KernelOf:
+    """A kernel for statistics that are normal given theta."""
+    from noisewise.inference.kernels.latent import is_batch
+
+    def chosen(latent: Any, method: str, _: Mapping[str, object]) -> tuple[Any, str]:
+        if not is_batch(latent):
+            raise Unsupported(f"method={method!r} is for sums, means and counts; use 'pmmh' or 'mhaar' here.")
+        return kernel, how
+
+    return chosen
+
+
+def _mhaar() -> Callable[..., Found]:
+    from noisewise.inference.kernels.averaged import Averaged
+    from noisewise.inference.kernels.averaged_records import AveragedRecords
+    from noisewise.inference.kernels.averaged_sequential import AveragedSequential
+    from noisewise.inference.kernels.latent import is_batch
+
+    def chosen(latent: Any, method: str, options: Mapping[str, object]) -> tuple[Any, str]:
+        words = "Metropolis-Hastings with averaged acceptance ratios"
+        if is_batch(latent):
+            replace(METHODS[method], options=(PARTICLES, SHARE)).read(options)
+            return Averaged, words
+        if latent.is_sequential:
+            replace(METHODS[method], options=(PARTICLES,)).read(options)
+            return AveragedSequential, f"{words}, over the answers' base draws"
+        replace(METHODS[method], options=(PARTICLES, SUBSET)).read(options)
+        return AveragedRecords, f"{words}, over base draws of the records"
+
+    return partial(with_latent, chosen)
+
+
+# What each kernel takes; it checks the values itself, since some depend on the release.
+PARTICLES, SHARE, SUBSET = Option("n_particles", 20), Option("share", 0.5), Option("subset")
+METHODS: Methods[PopulationMethod] = Methods(
+    "a population",
+    PopulationMethod("exact", lambda: exactly, "direct computation"),
+    PopulationMethod("mh", _mh, "a random walk"),
+    PopulationMethod("mh-within-gibbs", _within_gibbs, "Metropolis within Gibbs", (SHARE,), keeps_sums=True),
+    PopulationMethod("pmmh", _pmmh, "pseudo-marginal", (PARTICLES, SHARE), keeps_sums=True),
+    PopulationMethod(
+        "cpm", _cpm, "correlated pseudo-marginal", (PARTICLES, Option("correlation", 0.9), SHARE), keeps_sums=True
+    ),
+    PopulationMethod("mhaar", _mhaar, "averaged acceptance ratios", (PARTICLES, SHARE, SUBSET), keeps_sums=True),
+    PopulationMethod("slice", _slice, "slice sampling", (Option("most_widths", 20),)),
+    PopulationMethod("gibbs", lambda: gibbs, "a conjugate family", (Option("variant", "joint"),), is_normal=True),
+    PopulationMethod("naive", lambda: exactly, "the noise ignored", ignores_noise=True),
+    instead="exact",
+)

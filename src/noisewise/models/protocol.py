@@ -1,0 +1,103 @@
+"""What `infer`, `simulate`, `choose`, `calibrate` and a posterior ask of a model; and the one place that asks for it.
+
+    model_of(population)    a model as it is, a population by the model of a population, anything else a sentence
+
+A population (`populations.AnyPopulation`) describes one record by laws of its columns; every likelihood is made of
+these. A model has methods of its own. Both are told by their members alone: what lacks one is refused, and the sentence
+names it. `base.ModelBase` has all of them; a model built on it says what it has, and what it lacks is refused where it
+is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import numpy as np
+
+from noisewise.errors import InvalidArgument
+from noisewise.populations.parameters import Array, Support, Theta, missing_members
+from noisewise.populations.population import AnyPopulation
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from noisewise.design.information import Engine
+    from noisewise.inference.degrees import Degrees
+    from noisewise.inference.posterior import Posterior
+    from noisewise.plan import Plan
+    from noisewise.release import Release
+    from noisewise.schema import Schema
+
+__all__ = ["Law", "Laws", "Model", "model_of"]
+
+
+class Law(Protocol):
+    """The law of the releases of one group of records, as far as a posterior asks for it."""
+
+    @property
+    def releases(self) -> tuple[Release, ...]: ...
+    def draw_statistic(self, rng: np.random.Generator, theta: Theta) -> Array: ...  # one draw for each row of theta
+
+
+class Laws(Protocol):
+    """One law for each group of releases of the same records."""
+
+    @property
+    def groups(self) -> Sequence[Law]: ...
+
+
+class Model(Protocol):
+    """Everything that is asked of a model; `base.ModelBase` says what each member is."""
+
+    @property
+    def free(self) -> tuple[str, ...]: ...
+    @property
+    def supports(self) -> Mapping[str, Support]: ...
+    @property
+    def unlisted(self) -> tuple[str, ...]: ...
+    @property
+    def component_labels(self) -> Mapping[str, Sequence[str]]: ...
+    @property
+    def coordinates(self) -> tuple[str, ...]: ...
+    @property
+    def described(self) -> object: ...
+    @property
+    def posterior(self) -> Callable[..., Posterior]: ...
+    def sample_prior(self, rng: np.random.Generator, count: int) -> dict[str, Array]: ...
+    def prior_rows(self, count: int) -> dict[str, Array]: ...
+    def prior_of(self, name: str) -> Any: ...
+    def theta_at(self, at: object) -> dict[str, Array]: ...
+    def simulate_values(
+        self, rng: np.random.Generator, plan: Plan, theta: Theta, *, n: int | None = None, approximate: bool = False
+    ) -> NDArray[np.int64]: ...
+    def sample_records(
+        self, rng: np.random.Generator, schema: Schema, n: int, theta: Theta, columns: Iterable[str]
+    ) -> dict[str, Array]: ...
+    def joint_likelihood(
+        self, releases: tuple[Release, ...], *, likelihood: str = "auto", n: object = None
+    ) -> Laws: ...
+    def degrees(self, releases: tuple[Release, ...], theta: Theta) -> Degrees: ...
+    @property
+    def information_engine(self) -> Callable[..., Engine]: ...
+    def to_spec(self) -> dict[str, str]: ...
+
+
+def model_of(thing: object) -> Model:
+    """What can be learnt from releases, whether a model or a population; else a sentence that says what it lacks."""
+    no_model = missing_members(thing, Model)
+    if not no_model:
+        return cast(Model, thing)
+    no_population = missing_members(thing, AnyPopulation)
+    if not no_population:
+        from noisewise.models.population import PopulationModel
+
+        return PopulationModel(cast(AnyPopulation, thing))
+    lacks = f" As a model it lacks {', '.join(no_model)}." if "posterior" not in no_model else ""
+    if not lacks and "free" not in no_population:
+        lacks = f" As a population it lacks {', '.join(no_population)}."
+    raise InvalidArgument(
+        f"population is a {type(thing).__name__}; describe the records, as in Normal(mean=stats.norm(50, 50), "
+        f"sd=stats.halfnorm(scale=50)).{lacks}",
+        argument="population",
+    )

@@ -1,0 +1,51 @@
+"""simulate: a release of made-up records, which says that it is simulated; of a population or of any model.
+
+None of its noise is privacy noise: it comes from an explicit generator.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from noisewise.errors import InvalidArgument
+from noisewise.exact import integer
+from noisewise.models.protocol import Model, model_of
+from noisewise.plan import Plan
+from noisewise.populations.parameters import rows_of
+from noisewise.release import Release
+
+if TYPE_CHECKING:
+    from noisewise.populations.population import AnyPopulation
+
+__all__ = ["simulate"]
+
+
+def simulate(
+    plan: Plan,
+    population: AnyPopulation | Model,
+    *,
+    at: Mapping[str, object] | None = None,
+    seed: object = None,
+    n: int | None = None,
+    approximate: bool = False,
+) -> Release:
+    """One release of records drawn from the population at the parameters `at` (by default: drawn from the prior).
+
+    `seed` is a whole number, a SeedSequence or a Generator; `n` the number of records where the plan keeps that private
+    (add-remove). The release is marked as simulated in its file, and no ledger takes it.
+    """
+    if not isinstance(plan, Plan):
+        raise InvalidArgument(f"plan is a {type(plan).__name__}; make one with plan(...).", argument="plan")
+    model = model_of(population)
+    is_source = seed is None or isinstance(seed, np.random.Generator | np.random.SeedSequence)
+    rng = np.random.default_rng(seed if is_source else integer(seed, "seed", minimum=0))  # type: ignore[arg-type]
+    theta = model.sample_prior(rng, 1) if at is None else model.theta_at(at)
+    if rows_of(theta) != 1:
+        raise InvalidArgument("at= lists several values; one release is simulated at one of them.", argument="at")
+    value = model.simulate_values(rng, plan, theta, n=n, approximate=approximate)[0]
+    name = hashlib.sha256(plan.request() + rng.bytes(16)).hexdigest()[:16]
+    return Release.of(plan, value.tolist(), dataset=f"simulated-{name}", ledger_head=None, simulated=True)
