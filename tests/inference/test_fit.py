@@ -119,7 +119,7 @@ def test_an_uncertain_share_is_no_warning(rng):
 
 
 def test_settings_that_hold_are_seldom_warned_of(rng):
-    """Normal and other populations with up to 7 % of their mass beyond the bounds, all as fitted: at most 10 % may warn."""
+    """Normal and other populations, up to 7 % of their mass beyond the bounds, all as fitted: at most 10 % may warn."""
     warned, settings = 0, 0
     for population, at in (
         (nw.Normal(mean=stats.norm(50, 50), sd=20), {"mean": 30.0}),

@@ -15,8 +15,8 @@ rests on, and the reader knows which world it is. A schema that refuses such rec
 a share that is all but surely (its 5 % quantile) at least 10 % contradicts the schema, and warns. With more numbers
 than unknowns it does not: the check is there to say whether the shape fits.
 
-Released sums. Under either rule the fitted population says what the sums should be. A released sum y_j that is more than
-five sds away from that,
+Released sums. Under either rule the fitted population says what the sums should be. A released sum y_j that is more
+than five sds away from that,
     |y_j - E[n mu_j(theta)]| > 5 sqrt(E[n Sigma_jj(theta)] + noise variance + Var[n mu_j(theta)]),
 mu and Sigma those of the features of one cleaned record, expectations over the posterior, contradicts population or
 prior, and warns.
