@@ -1,6 +1,6 @@
 """Releases of counts, scored by the statistic's own law at every n.
 
-    CountModel   one or several releases of the same Count      s ~ Binomial(n, p(theta))
+    CountModel   one or several releases of the same count      s ~ Binomial(n, p(theta))
     TableModel   a Histogram, or the Marginals of one clique    s ~ Multinomial(n, p(theta))
     CellsModel   Records under randomized response              answers ~ Multinomial(n, p(theta) R)
 
@@ -8,6 +8,8 @@ p(theta) is the law of one *cleaned* record's cell (`populations.cleaned`), so c
     d log p(y | theta)/d theta = sum_j E[s_j | y, theta]/p_j dp_j/d theta.
 Where p(theta) is itself the parameter, with a beta or Dirichlet prior, `conjugate` offers independent draws from the
 exact posterior (a mixture of conjugate ones, Bernstein & Sheldon 2018 without its central limit theorem).
+
+A mean or a sum of one condition is its count on a finer lattice, and scored as such: only its noise differs.
 
 Promise: nothing is approximated; log-likelihoods are log-probabilities of the published integers, to 9 digits or more.
 """
@@ -20,11 +22,12 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import gammaln
 
-from noisewise.errors import Unsupported
+from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.likelihood import binomial_laplace, binomial_sum, cells, conjugate
 from noisewise.likelihood.binomial_sum import BinomialSum
 from noisewise.likelihood.differences import central_difference
 from noisewise.likelihood.model import Parameters, scalar_supports
+from noisewise.likelihood.normal_sum import row_of
 from noisewise.likelihood.simulate import columns_of
 from noisewise.likelihood.table_sum import PoissonCells, TableSum
 from noisewise.populations.cleaned import attach, cell_probabilities
@@ -52,7 +55,12 @@ class CountModel:
 
     @classmethod
     def of(cls, releases: tuple[Release, ...], population: Any, *, n: int) -> CountModel:
-        _check_one_statistic(releases, (Count,), "CountModel")
+        if not cls.counts(releases):
+            raise Unsupported(
+                "CountModel scores releases of one Count only, or of the mean or the sum of its condition. Releases of "
+                "different counts of the same records have no joint law here; infer from one."
+            )
+        _check_same_records(releases)
         for release in releases:
             law = release.law
             if not isinstance(law, AdditiveLaw | FiniteLaw):
@@ -61,6 +69,25 @@ class CountModel:
                 raise Unsupported(f"This estimator was made for counts up to {len(law.rows) - 1}, not up to n = {n}.")
         _check_population(releases[0], population)
         return cls(releases, population, n)
+
+    @classmethod
+    def counts(cls, releases: tuple[Release, ...]) -> bool:
+        """Whether all releases count by one and the same condition, each on a lattice that holds whole records."""
+        if not all(release.statistic.kind in ("count", "mean", "sum") for release in releases):
+            return False
+        rows = {row_of(release) for release in releases}
+        if len(rows) != 1 or len(row := rows.pop()) != 1:
+            return False
+        try:
+            Count(row[0])
+        except InvalidArgument:  # not a condition
+            return False
+        return all(float(_record_steps(release)).is_integer() for release in releases)
+
+    @property
+    def count(self) -> Count:
+        """What is counted."""
+        return Count(row_of(self.releases[0])[0])
 
     @property
     def because(self) -> str:
@@ -76,7 +103,7 @@ class CountModel:
 
     def probability(self, theta: Theta) -> Array:
         """p(theta), that one record is counted, (K,)."""
-        return _probabilities(self, theta)[:, 1]
+        return cell_probabilities(self.population, self.releases[0].schema, self.count, theta)[:, 1]
 
     def log_noise(self, s: Array) -> Array:
         """log P(y_1, y_2, ... | s)."""
@@ -87,7 +114,7 @@ class CountModel:
                 total = total + law.log_pmf(np.full(np.shape(s), y), np.asarray(s).astype(np.int64))
             else:
                 assert isinstance(law, AdditiveLaw)
-                total = total + law.log_pmf(float(y) - np.asarray(s))
+                total = total + law.log_pmf(float(y) - _record_steps(release) * np.asarray(s))
         return total
 
     def log_likelihood(self, theta: Theta) -> Array:
@@ -115,7 +142,7 @@ class CountModel:
     @property
     def beta_prior(self) -> conjugate.BetaPrior | None:
         """The unknown that p(theta) is (or is 1 minus), where its prior is a beta law; else None."""
-        return conjugate.beta_prior(self.population, self.releases[0])
+        return conjugate.beta_prior(self.population, self.releases[0].schema, self.count)
 
     def beta_posterior(self, prior: conjugate.BetaPrior) -> conjugate.BetaPosterior:
         """The exact posterior of that unknown, as a mixture of beta laws."""
@@ -128,7 +155,8 @@ class CountModel:
 
     @property
     def _is_single_laplace(self) -> bool:
-        return len(self.releases) == 1 and isinstance(self.releases[0].law, DiscreteLaplace)
+        (first, *others) = self.releases
+        return not others and isinstance(first.law, DiscreteLaplace) and _record_steps(first) == 1
 
     @property
     def _rate(self) -> float:
@@ -145,7 +173,11 @@ class CountModel:
         laws = [release.law for release in self.releases]
         is_smooth = not any(isinstance(law, DiscreteLaplace) for law in laws)
         # A rounded Gaussian is at most as curved as its standard deviation with the rounding says.
-        precision = sum(1 / (law.ratio[0] ** 2 + 1 / 12) for law in laws if isinstance(law, AdditiveLaw))
+        precision = sum(
+            _record_steps(release) ** 2 / (release.law.ratio[0] ** 2 + 1 / 12)
+            for release in self.releases
+            if isinstance(release.law, AdditiveLaw)
+        )
         return binomial_sum.log_sum(
             p, self.log_noise, n=self.n, precision=precision if is_smooth else 0.0, is_smooth=is_smooth
         )
@@ -312,12 +344,12 @@ class CellsModel:
         return float(law.keep)
 
 
-Model = CountModel | TableModel | CellsModel
+Model = TableModel | CellsModel
 
 
 def _probabilities(model: Model, theta: Theta) -> Array:
     release = model.releases[0]
-    assert isinstance(release.statistic, Count | Histogram | Marginals | Records)
+    assert isinstance(release.statistic, Histogram | Marginals | Records)
     return cell_probabilities(model.population, release.schema, release.statistic, theta)
 
 
@@ -326,12 +358,21 @@ def _pulled(means: Array, p: Array, slopes: Array) -> Array:
     return np.asarray(np.sum(np.where(p > 0, means / np.where(p > 0, p, 1.0), 0.0) * slopes, axis=-1))
 
 
+def _record_steps(release: Release) -> float:
+    """What one record adds to a count, in lattice steps."""
+    return 1 / release.law.step[0] if isinstance(release.law, AdditiveLaw) else 1.0
+
+
 def _check_one_statistic(releases: tuple[Release, ...], kinds: tuple[type, ...], name: str) -> None:
     if not releases or not all(isinstance(release.statistic, kinds) for release in releases):
         words = " or ".join(kind.__name__ for kind in kinds)
         raise Unsupported(f"{name} scores releases of {words} only.")
     if any(release.statistic != releases[0].statistic for release in releases):
-        raise Unsupported("Releases of different counts of the same records have no joint law here; infer from one.")
+        raise Unsupported("Releases of different tables of the same records have no joint law here; infer from one.")
+    _check_same_records(releases)
+
+
+def _check_same_records(releases: tuple[Release, ...]) -> None:
     if any((release.dataset, release.part) != (releases[0].dataset, releases[0].part) for release in releases):
         raise Unsupported("Releases of different records are independent: their log-likelihoods add.")
 
