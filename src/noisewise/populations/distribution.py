@@ -169,10 +169,16 @@ class GammaLaw(Continuous):
         return np.asarray(special.gammaincc(self.shape(p), p["rate"] * np.maximum(x, 0)))
 
     def quantile(self, u: Any, p: Values) -> Array:
-        return np.asarray(special.gammaincinv(self.shape(p), u) / p["rate"])
+        if self.has_shape:
+            return np.asarray(special.gammaincinv(p["shape"], u) / p["rate"])
+        with np.errstate(divide="ignore"):
+            return np.asarray(-np.log1p(-np.asarray(u)) / p["rate"])
 
     def upper_quantile(self, v: Any, p: Values) -> Array:
-        return np.asarray(special.gammainccinv(self.shape(p), v) / p["rate"])
+        if self.has_shape:
+            return np.asarray(special.gammainccinv(p["shape"], v) / p["rate"])
+        with np.errstate(divide="ignore"):
+            return np.asarray(-np.log(v) / p["rate"])
 
     def sample(self, rng: np.random.Generator, shape: tuple[int, ...], p: Values) -> Array:
         return np.asarray(rng.standard_gamma(np.broadcast_to(self.shape(p), shape)) / p["rate"])
