@@ -14,7 +14,9 @@ from noisewise.likelihood import joint_inversion
 from noisewise.likelihood.bank import log_noise
 from noisewise.likelihood.closed_sum import ClosedSum
 from noisewise.likelihood.exact_sum import ExactSum
+from noisewise.likelihood.joint import Product
 from noisewise.likelihood.joint_sum import JointSum
+from noisewise.likelihood.normal_rows import cautions_at
 from noisewise.likelihood.normal_sum import NormalSum
 from noisewise.populations.cleaned import sample_records
 
@@ -286,3 +288,17 @@ def test_rows_with_too_many_frequencies_fall_back_and_say_so(monkeypatch: pytest
     np.testing.assert_allclose(found, exact, atol=1.5)  # the central limit theorem of nine records
     assert model.normal_rows.matter
     assert model.cautions
+    assert cautions_at(Product((model,)), theta) == model.cautions
+
+
+def test_rows_that_fall_back_where_the_posterior_is_not_are_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Likely enough to be told, but none of the draws is there."""
+    given = releases(9, (-55, 55), *STILL, outside="refuse")
+    model = JointSum(given, BOTH, n=9)
+    theta = {"mean": np.zeros(3), "sd": np.array([5.0, 10.0, 20.0])}
+    monkeypatch.setattr(joint_inversion, "MOST_SPAN", 0)
+    model.log_likelihood(theta)
+    monkeypatch.undo()
+    assert model.cautions
+    assert not model.is_exact
+    assert cautions_at(Product((model,)), theta) == ()

@@ -46,6 +46,7 @@ from noisewise.likelihood.count_models import CountModel, TableModel
 from noisewise.likelihood.joint import Product, checked_releases, joint_likelihood
 from noisewise.likelihood.joint_sum import JointSum
 from noisewise.likelihood.naive import NaiveLikelihood
+from noisewise.likelihood.normal_rows import cautions_at
 from noisewise.likelihood.normal_sum import NormalSum
 from noisewise.likelihood.simulate import columns_of
 from noisewise.likelihood.tilted_sum import TiltedSum
@@ -54,6 +55,7 @@ from noisewise.populations.parameters import Array, Theta
 from noisewise.release import Release
 
 METHODS = ("auto", "exact", "mh", "mh-within-gibbs", "pmmh", "cpm", "mhaar", "slice", "gibbs", "naive")
+WEIGHED = 400  # posterior draws at which a law is asked again, where a theorem stands in for it at some
 KEEPS_SUMS = ("mh-within-gibbs", "pmmh", "cpm", "mhaar")
 OPTIONS = {
     "mh": (),
@@ -121,7 +123,7 @@ def infer(
         likelihood=likelihood,
         verdict=replace(
             found.verdict,
-            warnings=(*found.verdict.warnings, *problem.likelihood.cautions, *fitted.warnings),
+            warnings=(*found.verdict.warnings, *_cautions(problem, found.draws), *fitted.warnings),
             notes=(*found.verdict.notes, *fitted.notes),
         ),
         population=population,
@@ -377,6 +379,14 @@ def _check_population(population: Any) -> None:
             "number.",
             argument="population",
         )
+
+
+def _cautions(problem: _Problem, draws: Mapping[str, Array]) -> tuple[str, ...]:
+    """Where the law that was computed with falls short, as far as the posterior goes."""
+    names = problem.theta.names
+    if not all(np.all(np.isfinite(draws[name])) for name in names):
+        return problem.likelihood.cautions
+    return cautions_at(problem.likelihood, some_rows(draws, names, WEIGHED))
 
 
 def _fit_sentences(releases: tuple[Release, ...], population: Any, draws: Mapping[str, Array], n: object) -> Sentences:

@@ -20,7 +20,7 @@ from noisewise.errors import InvalidArgument
 from noisewise.likelihood import joint_inversion
 from noisewise.likelihood.model import Parameters, numerical_score, scalar_supports
 from noisewise.likelihood.noise_on_sum import NoiseOnSum
-from noisewise.likelihood.normal_rows import NormalRows
+from noisewise.likelihood.normal_rows import NormalRows, cautions_at
 from noisewise.likelihood.normal_sum import NormalSum
 from noisewise.likelihood.sum_setting import SumSetting
 from noisewise.likelihood.tilted_sum import TiltedSum
@@ -159,3 +159,8 @@ class JointSum:
 
     def latent(self, parameters: Parameters) -> Any:
         return None
+
+
+@cautions_at.register
+def _(model: JointSum, theta: Theta) -> tuple[str, ...]:
+    return model.normal_rows.cautions_at(model.log_likelihood, theta, model.n)
