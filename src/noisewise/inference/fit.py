@@ -43,7 +43,6 @@ from noisewise.likelihood.simulate import columns_of
 from noisewise.likelihood.stated_n import all_are_counted, contradictions, noisy_totals
 from noisewise.populations.cleaned import row_moments
 from noisewise.populations.parameters import Theta
-from noisewise.populations.population import AnyPopulation
 from noisewise.release import Release
 from noisewise.schema import Bounded
 from noisewise.statistics.feature import as_feature
@@ -86,7 +85,9 @@ def bounds_sentences(releases: tuple[Release, ...], population: Any, theta: Thet
         counted = degrees(population, releases, theta)
     except NoisewiseError:
         return Sentences()
-    warnings, notes, seen = [], [], set()
+    warnings: list[str] = []
+    notes: list[str] = []
+    seen = set()
     for release in releases:
         for column in columns_of(release.statistic, release.schema):
             entry = release.schema.column(column)
@@ -164,7 +165,7 @@ def _released_mean(releases: tuple[Release, ...], column: str) -> float | None:
 # ---- released sums ----
 
 
-def sum_sentences(releases: tuple[Release, ...], population: AnyPopulation, theta: Theta, n: object) -> Sentences:
+def sum_sentences(releases: tuple[Release, ...], population: Any, theta: Theta, n: object) -> Sentences:
     """Every released sum that is far from what the fitted population says it should be."""
     if sum(len(release.value) for release in releases) > MOST_SUMS:
         return Sentences()

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import singledispatch
-from typing import Any
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from noisewise.likelihood.model import Likelihood
 from noisewise.populations.parameters import Array, Theta, rows_of
 
 __all__ = ["NormalRows", "SeenRows", "cautions_at"]
@@ -24,8 +24,15 @@ VISIBLE_SHARE = 0.02  # of the posterior
 KEPT = 96  # rows that a law remembers, at most
 
 
+class Cautious(Protocol):
+    """A law that knows where it falls short."""
+
+    @property
+    def cautions(self) -> tuple[str, ...]: ...
+
+
 @singledispatch
-def cautions_at(model: Likelihood, theta: Theta) -> tuple[str, ...]:
+def cautions_at(model: Cautious, theta: Theta) -> tuple[str, ...]:
     """The cautions of a law, given rows of theta drawn from the posterior that it led to."""
     del theta
     return model.cautions
@@ -38,10 +45,10 @@ class NormalRows:
         self.best, self.best_normal = -np.inf, -np.inf
         self.count = 0
 
-    def add(self, log_likelihood: Array, is_normal: Any) -> None:
+    def add(self, log_likelihood: Array, is_normal: NDArray[np.bool_]) -> None:
         """Rows (K,) that were evaluated, and which of them are normal."""
         self.best = float(np.nanmax(log_likelihood, initial=self.best))
-        self.best_normal = float(np.nanmax(log_likelihood[np.asarray(is_normal, bool)], initial=self.best_normal))
+        self.best_normal = float(np.nanmax(log_likelihood[is_normal], initial=self.best_normal))
         self.count += int(np.sum(is_normal))
 
     @property
