@@ -7,6 +7,8 @@ import pytest
 from scipy import special, stats
 
 import noisewise as nw
+from noisewise.likelihood import binomial_laplace
+from noisewise.likelihood.count_models import CountModel
 from noisewise.likelihood.joint import joint_likelihood
 
 X = nw.column("x")
@@ -62,3 +64,23 @@ def test_the_mean_of_a_level_has_the_posterior_of_its_count():
     weights = special.softmax(noise + stats.betabinom(12, 2, 3.5).logpmf(s))
     assert found.mean["p"] == pytest.approx(weights @ ((2 + s) / 17.5), rel=1e-9)
     assert "conjugate" in found.because
+
+
+def test_the_score_of_the_mean_of_a_level_is_the_slope_of_its_law():
+    """Also where nobody and where everybody has the level, and for a release beyond all counts."""
+    schema = nw.Schema({"c": nw.Levels(["no", "yes"])}, n=12, neighbours="change-one")
+    made = nw.plan(nw.Mean(nw.column("c").equals("yes")), schema, guarantee=nw.PureDP(2))
+    s, p = np.arange(13), np.array([0.0, 1e-9, 0.2, 0.7, 1.0])
+    for total in (-3.3, 0.0, 0.4, 6.7, 11.9, 12.0, 15.2):
+        y = round(total / made.law.step[0])
+        release = nw.Release.of(made, [y], dataset="made", ledger_head=None, simulated=True)
+        model = CountModel.of((release,), nw.Bernoulli(p=stats.beta(1, 1)), n=12)
+        noise = made.law.log_pmf(y - s / made.law.step[0])
+        total_p = np.exp(stats.binom.logpmf(s, 12, p[:, None]) + noise).sum(axis=1)
+        np.testing.assert_allclose(model.log_likelihood({"p": p}), np.log(total_p), rtol=1e-10)
+        rises = stats.binom.pmf(s - 1, 11, p[:, None]) - stats.binom.pmf(s, 11, p[:, None])  # d pmf/dp over n
+        slope = 12 * (rises * np.exp(noise)).sum(axis=1) / total_p
+        found = binomial_laplace.score(p, y=y * made.law.step[0], n=12, rate=1 / made.law.scale[0])
+        np.testing.assert_allclose(found, slope, rtol=1e-8, atol=1e-8)
+        inner = {"p": p[1:-1]}
+        np.testing.assert_allclose(model.score(inner)["p"], slope[1:-1], rtol=1e-5, atol=1e-5)

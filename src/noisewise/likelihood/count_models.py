@@ -17,7 +17,7 @@ Promise: nothing is approximated; log-likelihoods are log-probabilities of the p
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
@@ -41,6 +41,14 @@ from noisewise.statistics.tables import refuse_tied
 __all__ = ["CellsModel", "CountModel", "TableModel"]
 
 MOST_WORK = 300_000  # entries of the transforms of one row of theta: some 50 milliseconds
+
+
+class _LaplaceNoise(NamedTuple):
+    """A single noisy count in records, one record over the noise's scale, and its highest log-probability if finer."""
+
+    y: float
+    rate: float
+    log_norm: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +128,8 @@ class CountModel:
     def log_likelihood(self, theta: Theta) -> Array:
         p = self.probability(theta)
         if self._is_single_laplace:
-            return binomial_laplace.log_likelihood(p, y=self.releases[0].value[0], n=self.n, rate=self._rate)
+            noise = self._laplace
+            return binomial_laplace.log_likelihood(p, y=noise.y, n=self.n, rate=noise.rate, log_norm=noise.log_norm)
         return self._summed(p).log_total
 
     def score(self, theta: Theta) -> dict[str, Array]:
@@ -155,14 +164,15 @@ class CountModel:
 
     @property
     def _is_single_laplace(self) -> bool:
-        (first, *others) = self.releases
-        return not others and isinstance(first.law, DiscreteLaplace) and _record_steps(first) == 1
+        return len(self.releases) == 1 and isinstance(self.releases[0].law, DiscreteLaplace)
 
     @property
-    def _rate(self) -> float:
-        law = self.releases[0].law
+    def _laplace(self) -> _LaplaceNoise:
+        (release,) = self.releases
+        law, steps = release.law, _record_steps(release)
         assert isinstance(law, DiscreteLaplace)
-        return 1 / law.ratio[0]
+        log_norm = None if steps == 1 else float(law.log_pmf(0.0))
+        return _LaplaceNoise(release.value[0] / steps, steps / law.ratio[0], log_norm)
 
     def _every_log_noise(self) -> Array:
         return self.log_noise(np.arange(self.n + 1, dtype=float))
@@ -185,7 +195,7 @@ class CountModel:
     def _slope(self, p: Array) -> Array:
         """d log p(y | p)/dp, (K,): E[s]/p - E[n-s]/q; at the ends by one record more or less."""
         if self._is_single_laplace:
-            return binomial_laplace.score(p, y=self.releases[0].value[0], n=self.n, rate=self._rate)
+            return binomial_laplace.score(p, y=self._laplace.y, n=self.n, rate=self._laplace.rate)
         found = self._summed(p)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             inner = found.counted / p - found.others / (1 - p)
