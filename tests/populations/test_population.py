@@ -285,3 +285,11 @@ def test_quantiles_between_bounds_come_from_the_nearer_tail_of_each_row():
         alone = population.quantile_between(2.0, 9.0, u, {"rate": rates[k : k + 1]})[0]
         np.testing.assert_array_equal(both[k], alone)
         np.testing.assert_allclose(alone, stats.truncexpon.ppf(u, 7 * rate, loc=2, scale=1 / rate), rtol=1e-9)
+
+
+@pytest.mark.parametrize("rate", [1e-9, 0.7, 8.0, 300.0, 1e6])
+def test_many_quantiles_of_a_poisson_law_are_those_of_scipy(rate, rng):
+    u = np.concatenate([rng.random(20_000), [1e-12, 1 - 1e-12]])
+    for at in (u, np.append(u, [0.0, 1.0])):
+        found = Poisson(rate=stats.gamma(2)).quantile(at, {"rate": np.array([rate])})
+        np.testing.assert_array_equal(np.ravel(found), stats.poisson.ppf(at, rate))

@@ -319,6 +319,18 @@ class CategoricalLaw(Discrete):
         return self.quantile(rng.random(shape), p)
 
 
+def _poisson_quantile(rate: Array, u: Array) -> Array:
+    """The smallest k with P(X <= k) >= u; of very many u at one rate looked up among all P(X <= k)."""
+    from scipy import stats
+
+    if np.size(rate) != 1 or u.size < MANY or not 0 < u.min() <= u.max() < 1:
+        return np.asarray(stats.poisson.ppf(u, rate))
+    last = float(stats.poisson.ppf(u.max(), np.ravel(rate)[0]))
+    if not last < MANY:
+        return np.asarray(stats.poisson.ppf(u, rate))
+    return np.searchsorted(special.pdtr(np.arange(last + 1), np.ravel(rate)[0]), u).astype(float)
+
+
 @dataclass(frozen=True, slots=True)
 class PoissonLaw(Discrete):
     """Counts with the given rate."""
@@ -340,9 +352,8 @@ class PoissonLaw(Discrete):
         return np.asarray(np.where(np.asarray(x) < 0, 1.0, special.pdtrc(np.floor(np.maximum(x, 0)), p["rate"])))
 
     def quantile(self, u: Any, p: Values) -> Array:
-        from scipy import stats
 
-        return np.asarray(stats.poisson.ppf(u, p["rate"]))
+        return _poisson_quantile(p["rate"], np.asarray(u))
 
     def sample(self, rng: np.random.Generator, shape: tuple[int, ...], p: Values) -> Array:
         return np.asarray(rng.poisson(np.broadcast_to(p["rate"], shape)).astype(float))
