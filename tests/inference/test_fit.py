@@ -39,19 +39,44 @@ def theta(mean, sd):
 
 
 @pytest.mark.parametrize("outside", ["clamp", "refuse"])
-def test_incomes_that_are_never_negative_under_a_normal_are_warned_of_first(rng, outside):
+def test_incomes_that_are_never_negative_under_a_normal_are_told_of_and_warned_of_where_nobody_can_be(rng, outside):
     """A third of the mass below 0 and a "mean" of 21 beside a released mean of 33."""
     release = log_normal_release(rng, outside)
     found = nw.infer(release, NORMAL, seed=1, progress=False, draws=250)
     text = str(found.verdict)
-    assert found.verdict.warns
-    assert any(warning.startswith("The fitted population ") for warning in found.verdict.warnings)
+    assert found.verdict.warns == (outside == "refuse")
+    place = found.verdict.warnings if outside == "refuse" else found.verdict.notes
+    assert any(sentence.startswith("The fitted population ") for sentence in place)
     assert "% below 0" in text
+    assert "its parameters are not theirs" in text
     own = float(re.search(r"its own mean is ([-0-9.]+),", text).group(1))
     assert own == pytest.approx(found.mean["mean"], abs=0.3 * found.sd["mean"])
     assert f"released: {release.estimate[0]:.4g}" in text
     assert found.mean["mean"] < release.estimate[0] - 5
     assert ("where no record can be" in text) == (outside == "refuse")
+    assert ("which no release shows" in text) == (outside == "clamp")
+
+
+def test_many_clamped_records_are_no_warning_where_the_model_clamps_them(rng):
+    """The population is right, 37 % of it is clamped: the answer is right, so nothing speaks against it."""
+    population = nw.Normal(mean=stats.norm(50, 50), sd=50)
+    made = nw.plan(nw.Mean(X), schema(), guarantee=nw.GaussianDP(1))
+    release = simulate(made, population, at={"mean": 16.0}, seed=int(rng.integers(2**62)))
+    found = nw.infer(release, population, seed=1, progress=False, draws=50)
+    assert abs(found.mean["mean"] - 16) < 6 * found.sd["mean"]
+    assert not found.verdict.warns
+    assert any("% below 0" in note for note in found.verdict.notes)
+
+
+def test_a_released_mean_that_the_prior_does_not_allow_is_warned_of(rng):
+    """Incomes of about 100 under a prior that is sure of 50: the fitted mean is not the released one."""
+    sure = nw.Normal(mean=stats.norm(50, 0.1), sd=30)
+    made = nw.plan(nw.Mean(X), schema(), guarantee=nw.GaussianDP(1))
+    for at, is_far in ((100.0, True), (50.0, False)):
+        release = simulate(made, sure, at={"mean": at}, seed=int(rng.integers(2**62)))
+        verdict = nw.infer(release, sure, seed=1, progress=False, draws=50).verdict
+        assert verdict.warns == is_far
+        assert any(f"released as {release.estimate[0]:.4g}" in warning for warning in verdict.warnings) == is_far
 
 
 def test_the_share_beyond_is_that_of_the_normal_law(rng):
@@ -79,7 +104,7 @@ def test_a_count_at_a_natural_bound_is_not_beyond_it():
 
 
 def test_a_large_share_is_no_warning_where_a_release_shows_the_shape(rng):
-    made = nw.plan(nw.Histogram("income", edges=[20, 50, 100]), schema(), guarantee=nw.PureDP(1))
+    made = nw.plan(nw.Histogram("income", edges=[20, 50, 100]), schema("refuse"), guarantee=nw.PureDP(1))
     release = simulate(made, NORMAL, at={"mean": 21.0, "sd": 50.0}, seed=int(rng.integers(2**62)))
     found = nw.infer(release, NORMAL, seed=1, progress=False, draws=100)
     assert not any("below 0" in warning for warning in found.verdict.warnings)
@@ -88,14 +113,14 @@ def test_a_large_share_is_no_warning_where_a_release_shows_the_shape(rng):
 
 def test_an_uncertain_share_is_no_warning(rng):
     """Hardly any budget: the prior's own mass beyond the bounds is not what the records say."""
-    made = nw.plan(nw.Mean(X, X**2), schema(), guarantee=nw.GaussianDP("0.001"))
+    made = nw.plan(nw.Mean(X, X**2), schema("refuse"), guarantee=nw.GaussianDP("0.001"))
     release = simulate(made, NORMAL, at={"mean": 80.0, "sd": 25.0}, seed=int(rng.integers(2**62)))
     found = nw.infer(release, NORMAL, seed=1, progress=False, draws=100)
     assert not any("below 0" in warning for warning in found.verdict.warnings)
 
 
 def test_settings_that_hold_are_seldom_warned_of(rng):
-    """Normal and other populations with up to 7 % of their records clamped, all as fitted: at most 10 % may warn."""
+    """Normal and other populations, up to 7 % of their mass beyond the bounds, all as fitted: at most 10 % may warn."""
     warned, settings = 0, 0
     for population, at in (
         (nw.Normal(mean=stats.norm(50, 50), sd=20), {"mean": 30.0}),
@@ -105,7 +130,7 @@ def test_settings_that_hold_are_seldom_warned_of(rng):
         (nw.Exponential(rate=stats.gamma(2, scale=0.05)), {"rate": 0.02}),
     ):
         for statistic in (nw.Mean(X), nw.Mean(X.clip(0, 120)), nw.Count(X.between(0, 50))):
-            made = nw.plan(statistic, schema(n=1000), guarantee=nw.GaussianDP(1))
+            made = nw.plan(statistic, schema("refuse", n=1000), guarantee=nw.GaussianDP(1))
             release = simulate(made, population, at=at, seed=int(rng.integers(2**62)))
             found = nw.infer(release, population, seed=1, progress=False, draws=50)
             warned += any("The fitted population" in warning for warning in found.verdict.warnings)
@@ -120,7 +145,7 @@ def test_real_incomes_are_warned_of_as_far_as_the_normal_law_puts_them_below_zer
         rows = list(itertools.islice(csv.DictReader(file), 4000))
     for name in ("Mean", "Stdev"):
         values = np.array([float(row[name]) / 1000 for row in rows])
-        made = nw.plan(nw.Mean(X, X**2), schema(n=len(values)), guarantee=nw.GaussianDP(1))
+        made = nw.plan(nw.Mean(X, X**2), schema("refuse", n=len(values)), guarantee=nw.GaussianDP(1))
         value = noisy_values(rng, made, {"income": np.clip(values, 0, 250)[None]})[0]
         release = nw.Release.of(made, value.tolist(), dataset=name, ledger_head=None, simulated=True)
         found = nw.infer(release, NORMAL, seed=1, progress=False, draws=100)

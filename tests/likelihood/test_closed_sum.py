@@ -151,7 +151,7 @@ def test_clamped_and_truncated_counts_agree_with_their_convolution() -> None:
         (nw.Sum(X), 2, 6, "clamp"),
         (nw.Mean(X), 1, 5, "refuse"),
         (nw.TruncatedSum([X], "x", 1.0, 3.0), 0, 10, "clamp"),
-        (nw.Sum(X.between(1, 2)), 0, 4, "clamp"),
+        (nw.Sum(X.between(1, 2) * 2 + 1), 0, 4, "clamp"),
     ]:
         for n in (1, 25):
             for guarantee in (nw.PureDP("0.05"), nw.PureDP(1), nw.PureDP(15), nw.GaussianDP(1)):
@@ -368,3 +368,18 @@ def test_normal_rows_are_told_only_where_they_could_be_seen() -> None:
     assert not rows.matter
     rows.add(np.array([6.0]), np.array([True]))
     assert "the most likely" in rows.words()
+
+
+@pytest.mark.parametrize(("normal", "is_warned"), [(1, False), (2, True), (100, True)])
+def test_normal_rows_are_warned_of_where_the_posterior_has_two_percent_of_its_mass(normal, is_warned) -> None:
+    rows = NormalRows()
+
+    def log_likelihood(theta):
+        found = np.zeros(100)
+        rows.add(found, np.arange(100) < normal)
+        return found
+
+    theta = {"mean": np.zeros(100)}
+    log_likelihood(theta)
+    assert rows.matter
+    assert bool(rows.cautions_at(log_likelihood, theta, 20)) == is_warned

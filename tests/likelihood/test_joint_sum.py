@@ -14,7 +14,9 @@ from noisewise.likelihood import joint_inversion
 from noisewise.likelihood.bank import log_noise
 from noisewise.likelihood.closed_sum import ClosedSum
 from noisewise.likelihood.exact_sum import ExactSum
+from noisewise.likelihood.joint import Product
 from noisewise.likelihood.joint_sum import JointSum
+from noisewise.likelihood.normal_rows import cautions_at
 from noisewise.likelihood.normal_sum import NormalSum
 from noisewise.populations.cleaned import sample_records
 
@@ -286,3 +288,32 @@ def test_rows_with_too_many_frequencies_fall_back_and_say_so(monkeypatch: pytest
     np.testing.assert_allclose(found, exact, atol=1.5)  # the central limit theorem of nine records
     assert model.normal_rows.matter
     assert model.cautions
+    assert cautions_at(Product((model,)), theta) == model.cautions
+
+
+@pytest.mark.parametrize(("guarantee", "is_warned"), [(nw.PureDP("0.1"), False), (nw.PureDP(60), True)])
+def test_rows_of_many_records_that_fall_back_warn_of_a_lattice_alone(monkeypatch, guarantee, is_warned) -> None:
+    """Of 400 records the theorem is as good as where it is the law of all rows: a count under little noise is not."""
+    given = releases(400, (-55, 55), (nw.Mean(X**2, X.between(0, 55)), guarantee, [150.0, 0.4]), outside="refuse")
+    theta = {"mean": np.zeros(3), "sd": np.array([11.0, 12.0, 13.0])}
+    monkeypatch.setattr(joint_inversion, "MOST_SPAN", 0)
+    model = JointSum(given, BOTH, n=400)
+    model.log_likelihood(theta)
+    assert model.normal_rows.matter
+    assert not model.is_exact
+    found = cautions_at(Product((model,)), theta)
+    assert found == model.tilted.cautions
+    assert bool(found) == is_warned
+
+
+def test_rows_that_fall_back_where_the_posterior_is_not_are_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Likely enough to be told, but none of the draws is there."""
+    given = releases(9, (-55, 55), *STILL, outside="refuse")
+    model = JointSum(given, BOTH, n=9)
+    theta = {"mean": np.zeros(3), "sd": np.array([5.0, 10.0, 20.0])}
+    monkeypatch.setattr(joint_inversion, "MOST_SPAN", 0)
+    model.log_likelihood(theta)
+    monkeypatch.undo()
+    assert model.cautions
+    assert not model.is_exact
+    assert cautions_at(Product((model,)), theta) == ()

@@ -258,3 +258,38 @@ def test_a_uniform_population_narrower_than_doubles_at_its_place_survives_its_lo
     law = Uniform(low=stats.norm(), width=HALF)
     p = law.values({"low": np.array([1.0]), "width": np.array([1e-20])})
     assert np.ravel(law.distribution.survival(np.array([1.0]), p)) == [1.0]
+
+
+@pytest.mark.parametrize("shape", [0.02, 0.3, 1.0, 2.5, 40.0, 3000.0])
+def test_many_quantiles_of_a_gamma_law_are_those_of_scipy(shape, rng):
+    """Also the first and the last of them, and where small shapes leave the range of doubles."""
+    u = np.concatenate([rng.random(20_000), [1e-12, 1 - 1e-12]])
+    found = Gamma(shape=stats.gamma(2), rate=2.0).quantile(u, {"shape": np.array([shape])})
+    np.testing.assert_allclose(found[0], stats.gamma.ppf(u, shape, scale=0.5), rtol=1e-7, atol=1e-300)
+
+
+def test_quantiles_at_the_ends_of_a_gamma_law_are_its_ends():
+    u = np.linspace(0, 1, 10_001)
+    found = Gamma(shape=stats.gamma(2), rate=2.0).quantile(u, {"shape": np.array([1.5])})[0]
+    assert found[0] == 0
+    assert found[-1] == np.inf
+    np.testing.assert_allclose(found[1:-1], stats.gamma.ppf(u[1:-1], 1.5, scale=0.5), rtol=1e-9)
+
+
+def test_quantiles_between_bounds_come_from_the_nearer_tail_of_each_row():
+    """Rows on either side together are the rows alone, and those of the truncated law."""
+    population = Exponential(rate=HALF)
+    u, rates = np.linspace(0.01, 0.99, 9), np.array([0.1, 1.0, 5.0])
+    both = population.quantile_between(2.0, 9.0, u, {"rate": rates})
+    for k, rate in enumerate(rates):
+        alone = population.quantile_between(2.0, 9.0, u, {"rate": rates[k : k + 1]})[0]
+        np.testing.assert_array_equal(both[k], alone)
+        np.testing.assert_allclose(alone, stats.truncexpon.ppf(u, 7 * rate, loc=2, scale=1 / rate), rtol=1e-9)
+
+
+@pytest.mark.parametrize("rate", [1e-9, 0.7, 8.0, 300.0, 1e6])
+def test_many_quantiles_of_a_poisson_law_are_those_of_scipy(rate, rng):
+    u = np.concatenate([rng.random(20_000), [1e-12, 1 - 1e-12]])
+    for at in (u, np.append(u, [0.0, 1.0])):
+        found = Poisson(rate=stats.gamma(2)).quantile(at, {"rate": np.array([rate])})
+        np.testing.assert_array_equal(np.ravel(found), stats.poisson.ppf(at, rate))

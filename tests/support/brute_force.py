@@ -26,6 +26,7 @@ from scipy import special
 Array = np.ndarray
 SETTLED = 0.02  # of a posterior sd: five such errors are the tenth of an sd that is at stake
 BATCHES = 20
+FEWEST = 100  # points in a round
 HEAVIEST = 0.02  # of all weight: no single point should carry more
 KERNELS, KERNEL_FREEDOM, PRIOR_SHARE = 150, 5, 0.1
 
@@ -158,17 +159,21 @@ class BruteForce:
         """
         started = time.process_time()
         kernels = self._proposal(rng, started + seconds / 2)
-        halves, found, points = 16, None, []
+        halves, found, points, count = 16, None, [], 1000
         while found is None or (time.process_time() < started + seconds and not found.error <= target):
-            z = kernels.draw(rng, 1000)
+            begun = time.process_time()
+            z = kernels.draw(rng, count)
             values, log_prior = self.space.read(z)
             weights = finite(log_prior - kernels.log_density(z) + self._log_likelihood(rng, values, halves))
             self.log_weights.append(weights)
             self.values.append(self.space.columns(values))
             points.append(z)
             found = self._judged(time.process_time() - started)
+            each = (time.process_time() - begun) / len(z)
             if effective(weights) < 0.25 * len(z):  # the likelihood is the noisy part: more data sets for each point
-                halves = min(2 * halves, 200)
+                more = min(2 * halves, 200)
+                halves, each = more, each * more / halves
+            count = int(np.clip(seconds / 8 / max(each, 1e-9), FEWEST, 1000))  # no round takes much of the time
             if found.largest_share > HEAVIEST and time.process_time() < started + 0.7 * seconds:
                 kernels = self._around(rng, np.concatenate(points), np.concatenate(self.log_weights))
                 self.log_weights, self.values, points = [], [], []

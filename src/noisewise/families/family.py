@@ -160,7 +160,7 @@ def _proportion(
         raise _wrong_prior(BERNOULLI)
     told = _observation(release, n)
     if isinstance(release.statistic, Count):
-        prior = beta_prior(population, release)
+        prior = beta_prior(population, release.schema, release.statistic)
         if prior is None:
             raise _wrong_statistic(BERNOULLI, release)
         # A count of the level 0 is one of the level 1 seen from the other side; the noise is symmetric.

@@ -1,4 +1,4 @@
-"""What the verdict says of the fitted population: the mass beyond the bounds, and what rests on a stated n.
+"""What the verdict says of the fitted population: mass beyond the bounds, sums it does not explain, a stated n.
 
 Bounds. Under outside="clamp" a record beyond a bound is counted at it; under "refuse" no record is beyond, and the
 population is taken as cut off there. Either way the parameters describe the population *before* that, and a release of
@@ -6,8 +6,20 @@ sums does not show whether anybody is where the fitted population puts them: a n
 puts a third of the people below 0 and a "mean" of 21 beside a released mean of 33. So
     share_theta = P(X < low | theta) + P(X > high | theta)
 is told from 1 % on (as much as the desk lets be clamped), with the population's own mean, that of records as they are
-cleaned, and the released one. It warns where the share is all but surely (its 5 % quantile) at least 10 %, and no
-release can check it: with more numbers than unknowns the check is there to say whether the shape fits.
+cleaned, and the released one.
+
+A warning is for what speaks against the population; what the model takes into account is a statement. Clamping is in
+the likelihood: a population with a third of its people beyond the bounds gives the right answer wherever people are
+indeed beyond them, and a release cannot tell that world from one in which nobody is. The share is said, with what it
+rests on, and the reader knows which world it is. A schema that refuses such records has told which: nobody is there, so
+a share that is all but surely (its 5 % quantile) at least 10 % contradicts the schema, and warns. With more numbers
+than unknowns it does not: the check is there to say whether the shape fits.
+
+Released sums. Under either rule the fitted population says what the sums should be. A released sum y_j that is more
+than five sds away from that,
+    |y_j - E[n mu_j(theta)]| > 5 sqrt(E[n Sigma_jj(theta)] + noise variance + Var[n mu_j(theta)]),
+mu and Sigma those of the features of one cleaned record, expectations over the posterior, contradicts population or
+prior, and warns.
 
 A stated n. Where a noisy total of the same records bears it out, that is said; where none can, what 10 % more records
 would do to the answer, by the first-order response of a posterior mean to a change of the log-likelihood,
@@ -36,16 +48,17 @@ from noisewise.release import Release
 from noisewise.schema import Bounded
 from noisewise.statistics.feature import as_feature
 
-__all__ = ["Sentences", "bounds_sentences", "n_sentences", "some_rows"]
+__all__ = ["Sentences", "bounds_sentences", "n_sentences", "some_rows", "sum_sentences"]
 
 TOLD, LARGE = 0.01, 0.10  # shares beyond the bounds: from here on told, from here on a warning
 SURE = 0.05
-MOST_ROWS = 1000
+MOST_ROWS, FEW_ROWS = 1000, 200
 QUANTILES, COARSE_QUANTILES, STEADY = 2000, 500, 0.01
 MORE, NUDGE = 0.10, 0.01  # more records to speak of; how far n is moved to see which way the answer goes
 MOST_SUMS = 60
 MOST_NAMED = 3
 HARDLY = 0.1  # of a posterior sd
+FAR = 5.0  # sds of noise, records and posterior: beyond, a released sum contradicts the fitted population
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +86,9 @@ def bounds_sentences(releases: tuple[Release, ...], population: Any, theta: Thet
         counted = degrees(population, releases, theta)
     except NoisewiseError:
         return Sentences()
-    warnings, notes, seen = [], [], set()
+    warnings: list[str] = []
+    notes: list[str] = []
+    seen = set()
     for release in releases:
         for column in columns_of(release.statistic, release.schema):
             entry = release.schema.column(column)
@@ -88,13 +103,13 @@ def bounds_sentences(releases: tuple[Release, ...], population: Any, theta: Thet
                 continue
             sentence = _beyond(release, column, entry, float(below.mean()), float(above.mean()))
             sentence += _means(releases, release, population, column, theta)
-            if float(np.quantile(share, SURE)) >= LARGE and not counted.checks_shape:
-                warnings.append(
-                    f"{sentence} No release shows whether anybody is there: if not, this population does not describe "
-                    "the records, and its parameters are not theirs."
-                )
-            else:
+            if counted.checks_shape:
                 notes.append(sentence)
+                continue
+            is_large = float(np.quantile(share, SURE)) >= LARGE
+            if is_large:
+                sentence += f" {_resting(release)}"
+            (warnings if is_large and release.schema.outside == "refuse" else notes).append(sentence)
     return Sentences(tuple(warnings), tuple(notes))
 
 
@@ -108,6 +123,16 @@ def _beyond(release: Release, column: str, entry: Bounded, below: float, above: 
     if release.schema.outside == "clamp":
         return f"The fitted population puts {where} of {column}, taken as clamped to the bounds"
     return f"The fitted population would put {where} of {column}, where no record can be (all are within the bounds)"
+
+
+def _resting(release: Release) -> str:
+    """What an answer rests on that puts many beyond the bounds."""
+    if release.schema.outside == "refuse":
+        return "This population does not describe the records, and its parameters are not theirs."
+    return (
+        "The answer rests on their being there, which no release shows: if nobody is, this population does not "
+        "describe the records, and its parameters are not theirs."
+    )
 
 
 def _means(releases: tuple[Release, ...], release: Release, population: Any, column: str, theta: Theta) -> str:
@@ -136,6 +161,33 @@ def _released_mean(releases: tuple[Release, ...], column: str) -> float | None:
             if column in row:
                 return float(release.estimate[row.index(column)])
     return None
+
+
+# ---- released sums ----
+
+
+def sum_sentences(releases: tuple[Release, ...], population: Any, theta: Theta, n: object) -> Sentences:
+    """Every released sum that is far from what the fitted population says it should be."""
+    if sum(len(release.value) for release in releases) > MOST_SUMS:
+        return Sentences()
+    some = {name: value[:: max(1, len(value) // FEW_ROWS)] for name, value in theta.items()}
+    try:
+        groups = joint_likelihood(releases, population, likelihood="clt", n=n).groups
+        moments = [group.moments(some) for group in groups]
+    except NoisewiseError:  # not sums, or sums without moments
+        return Sentences()
+    warnings = []
+    for group, (mean, covariance) in zip(groups, moments, strict=True):
+        variance = np.einsum("kii->ki", covariance).mean(axis=0) + group.noise.variance + mean.var(axis=0)
+        fitted = mean.mean(axis=0)
+        labels = [(label, release.divisor) for release in group.releases for label in release.labels]
+        for (label, divisor), y, expected, sd in zip(labels, group.observed, fitted, np.sqrt(variance), strict=True):
+            if abs(y - expected) > FAR * sd:
+                warnings.append(
+                    f"{label} was released as {y / divisor:.4g}, but should be {expected / divisor:.4g} +- "
+                    f"{sd / divisor:.2g} under the fitted population: population and prior do not describe the records."
+                )
+    return Sentences(tuple(warnings[:MOST_NAMED]))
 
 
 # ---- a stated n ----

@@ -4,6 +4,8 @@ With q = 1 - p and a = e^{-rate}, P(y | s) = (1-a)/(1+a) a^{|y-s|}. The sum over
     T(y; p, q) = sum_{s<=y} Binomial(s; n, p) a^{y-s} = a^y (q + p/a)^n P(Binomial(n, t) <= y),    t = p/(p + a q),
 and that over s > y is the same by reflection (count the other records), a T(n-1-y; q, p). So
     p(y | p) = (1-a)/(1+a) [T(y; p, q) + a T(n-1-y; q, p)],      0 for an empty sum, cdf = 1 from y = n on.
+On a lattice finer than one record y may lie between two counts, at m + f with m whole: the two sides are then those of
+m times a^f and a^-f, and the noise's highest probability (`log_norm`) stands for (1-a)/(1+a).
 Above its mean the cdf is at least about 1/2 and T is taken as written. Below it, T = Binomial(y; n, p) M with the Mills
 ratio M = cdf/pmf at t, between 1 and about sqrt(n): from the incomplete beta function, and where that underflows from
 its continued fraction, which converges in a few terms there. E[s | s <= y] under the tilt is t (n - (n-y)/M).
@@ -29,14 +31,14 @@ DEEPEST = 1e-250  # below it a cdf is taken from the continued fraction
 MOST_TERMS = 400
 
 
-def log_likelihood(p: ArrayLike, *, y: int, n: int, rate: float) -> Floats:
-    """log p(y | p), elementwise in p; `rate` is step/scale of the noise."""
+def log_likelihood(p: ArrayLike, *, y: float, n: int, rate: float, log_norm: float | None = None) -> Floats:
+    """log p(y | p), elementwise in p; `rate` is one record over the scale of the noise, `log_norm` of a finer one."""
     p = np.asarray(p, dtype=np.float64)
     below, above, _, _ = _two_sides(p, y, n, rate)
-    return np.asarray(_log_norm(rate) + np.logaddexp(below, above))
+    return np.asarray((_log_norm(rate) if log_norm is None else log_norm) + np.logaddexp(below, above))
 
 
-def mean_counts(p: ArrayLike, *, y: int, n: int, rate: float) -> tuple[Floats, Floats]:
+def mean_counts(p: ArrayLike, *, y: float, n: int, rate: float) -> tuple[Floats, Floats]:
     """E[s | y, p] and E[n - s | y, p], elementwise in p, each to its own digits."""
     below, above, low, high = _two_sides(np.asarray(p, dtype=np.float64), y, n, rate)
     lower, upper = expit(below - above), expit(above - below)
@@ -44,14 +46,15 @@ def mean_counts(p: ArrayLike, *, y: int, n: int, rate: float) -> tuple[Floats, F
     return np.asarray(counted), np.asarray(others)
 
 
-def score(p: ArrayLike, *, y: int, n: int, rate: float) -> Floats:
+def score(p: ArrayLike, *, y: float, n: int, rate: float) -> Floats:
     """d log p(y | p)/dp = E[s | y, p]/p - E[n - s | y, p]/q; at the ends by one record more or less."""
     p = np.asarray(p, dtype=np.float64)
     counted, others = mean_counts(p, y=y, n=n, rate=rate)
     with np.errstate(divide="ignore", invalid="ignore"):
         inner = counted / p - others / (1 - p)
     with np.errstate(over="ignore"):
-        at_zero, at_one = n * np.expm1(rate if y > 0 else -rate), -n * np.expm1(rate if y < n else -rate)
+        at_zero = n * np.expm1(rate * (abs(y) - abs(y - 1)))
+        at_one = -n * np.expm1(rate * (abs(y - n) - abs(y - n + 1)))
     return np.asarray(np.where(p == 0, at_zero, np.where(p == 1, at_one, inner)))
 
 
@@ -63,11 +66,13 @@ def _log_norm(rate: float) -> float:
 Means = tuple[Floats, Floats]  # of s and of n - s
 
 
-def _two_sides(p: Floats, y: int, n: int, rate: float) -> tuple[Floats, Floats, Means, Means]:
+def _two_sides(p: Floats, y: float, n: int, rate: float) -> tuple[Floats, Floats, Means, Means]:
     """log of the sums over s <= y and s > y, and the mean counts on each side."""
-    below, low = _side(y, n, p, 1 - p, rate)
-    above, (others, counted) = _side(n - 1 - y, n, 1 - p, p, rate)
-    return below, above - rate, low, (counted, others)
+    whole = math.floor(y)
+    rest = y - whole
+    below, low = _side(whole, n, p, 1 - p, rate)
+    above, (others, counted) = _side(n - 1 - whole, n, 1 - p, p, rate)
+    return below - rate * rest, above - rate * (1 - rest), low, (counted, others)
 
 
 def _side(y: int, n: int, p: Floats, q: Floats, rate: float) -> tuple[Floats, Means]:

@@ -20,7 +20,7 @@ import numpy as np
 from noisewise.likelihood import exponential_sum, lattice_sum
 from noisewise.likelihood.exact_sum import ExactSum
 from noisewise.likelihood.model import GroupLaw, Parameters, numerical_score, scalar_supports
-from noisewise.likelihood.normal_rows import NormalRows
+from noisewise.likelihood.normal_rows import NormalRows, cautions_at
 from noisewise.likelihood.normal_sum import NormalSum
 from noisewise.likelihood.sum_features import Lattice, Line
 from noisewise.likelihood.sum_noise import SumNoise
@@ -138,3 +138,8 @@ class ClosedSum(GroupLaw):
         return lattice_sum.log_likelihood(
             self.noise, n=self.n, log_pmf=log_pmf, low=self._lattice.low, gap=self._lattice.gap
         )
+
+
+@cautions_at.register
+def _(model: ClosedSum, theta: Theta) -> tuple[str, ...]:
+    return model.normal_rows.cautions_at(model.log_likelihood, theta, model.n)

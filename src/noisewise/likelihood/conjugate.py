@@ -22,6 +22,7 @@ from noisewise.populations.cleaned import cell_probabilities
 from noisewise.populations.distribution import BernoulliLaw, CategoricalLaw
 from noisewise.populations.parameters import Array, scipy_name
 from noisewise.release import Release
+from noisewise.schema import Schema
 from noisewise.statistics import Count, Histogram, Marginals
 
 __all__ = [
@@ -146,16 +147,15 @@ class DirichletPosterior:
         return _dirichlet(rng, np.array(self.prior.alpha) + s), s
 
 
-def beta_prior(population: Any, release: Release) -> BetaPrior | None:
+def beta_prior(population: Any, schema: Schema, count: Count) -> BetaPrior | None:
     """The unknown proportion behind a count, where there is one and its prior is a beta law; else None."""
-    statistic = release.statistic
-    if not isinstance(statistic, Count) or (found := _unknown(population, statistic.condition.columns())) is None:
+    if (found := _unknown(population, count.condition.columns())) is None:
         return None
     name, law = found
     if not isinstance(law.distribution, BernoulliLaw) or (shapes := beta_shapes(law.parameters.priors["p"])) is None:
         return None
     at = np.array([0.2, 0.7])
-    counted = cell_probabilities(law, release.schema, statistic, {"p": at})[:, 1]
+    counted = cell_probabilities(law, schema, count, {"p": at})[:, 1]
     for is_complement in (False, True):
         if np.allclose(counted, 1 - at if is_complement else at, rtol=0, atol=1e-12):
             return BetaPrior(name, *shapes, is_complement=is_complement)

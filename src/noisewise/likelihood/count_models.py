@@ -1,6 +1,6 @@
 """Releases of counts, scored by the statistic's own law at every n.
 
-    CountModel   one or several releases of the same Count      s ~ Binomial(n, p(theta))
+    CountModel   one or several releases of the same count      s ~ Binomial(n, p(theta))
     TableModel   a Histogram, or the Marginals of one clique    s ~ Multinomial(n, p(theta))
     CellsModel   Records under randomized response              answers ~ Multinomial(n, p(theta) R)
 
@@ -9,23 +9,26 @@ p(theta) is the law of one *cleaned* record's cell (`populations.cleaned`), so c
 Where p(theta) is itself the parameter, with a beta or Dirichlet prior, `conjugate` offers independent draws from the
 exact posterior (a mixture of conjugate ones, Bernstein & Sheldon 2018 without its central limit theorem).
 
+A mean or a sum of one condition is its count on a finer lattice, and scored as such: only its noise differs.
+
 Promise: nothing is approximated; log-likelihoods are log-probabilities of the published integers, to 9 digits or more.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
 
-from noisewise.errors import Unregistered, Unsupported
+from noisewise.errors import InvalidArgument, Unregistered, Unsupported
 from noisewise.laws import DiscreteLaplace, Form, action_law, additive_law, cell_law, normal_mixture
 from noisewise.likelihood import binomial_laplace, binomial_sum, cells, conjugate
 from noisewise.likelihood.binomial_sum import BinomialSum
 from noisewise.likelihood.differences import central_difference
 from noisewise.likelihood.model import GroupLaw, Parameters, scalar_supports
+from noisewise.likelihood.normal_sum import row_of
 from noisewise.likelihood.simulate import columns_of
 from noisewise.likelihood.table_sum import PoissonCells, TableSum
 from noisewise.populations.cleaned import attach, cell_probabilities
@@ -38,6 +41,14 @@ __all__ = ["CellsModel", "CountModel", "TableModel"]
 
 FARTHEST = 2e-20  # of the noise is beyond what is looked at
 MOST_WORK = 300_000  # entries of the transforms of one row of theta: some 50 milliseconds
+
+
+class _LaplaceNoise(NamedTuple):
+    """A single noisy count in records, one record over the noise's scale, and its highest log-probability if finer."""
+
+    y: float
+    rate: float
+    log_norm: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +64,12 @@ class CountModel(GroupLaw):
 
     @classmethod
     def of(cls, releases: tuple[Release, ...], population: Any, *, n: int) -> CountModel:
-        _check_one_statistic(releases, (Count,), "CountModel")
+        if not cls.counts(releases):
+            raise Unsupported(
+                "CountModel scores releases of one Count only, or of the mean or the sum of its condition. Releases of "
+                "different counts of the same records have no joint law here; infer from one."
+            )
+        _check_same_records(releases)
         for release in releases:
             law = release.law
             if law.form not in (Form.NUMBER, Form.ACTION):
@@ -62,6 +78,25 @@ class CountModel(GroupLaw):
                 raise Unsupported(f"This estimator was made for counts up to {rows - 1}, not up to n = {n}.")
         _check_population(releases[0], population)
         return cls(releases, population, n)
+
+    @classmethod
+    def counts(cls, releases: tuple[Release, ...]) -> bool:
+        """Whether all releases count by one and the same condition, each on a lattice that holds whole records."""
+        if not all(release.statistic.kind in ("count", "mean", "sum") for release in releases):
+            return False
+        rows = {row_of(release) for release in releases}
+        if len(rows) != 1 or len(row := rows.pop()) != 1:
+            return False
+        try:
+            Count(row[0])
+        except InvalidArgument:  # not a condition
+            return False
+        return all(float(_record_steps(release)).is_integer() for release in releases)
+
+    @property
+    def count(self) -> Count:
+        """What is counted."""
+        return Count(row_of(self.releases[0])[0])
 
     @property
     def because(self) -> str:
@@ -77,7 +112,7 @@ class CountModel(GroupLaw):
 
     def probability(self, theta: Theta) -> Array:
         """p(theta), that one record is counted, (K,)."""
-        return _probabilities(self, theta)[:, 1]
+        return cell_probabilities(self.population, self.releases[0].schema, self.count, theta)[:, 1]
 
     def log_noise(self, s: Array) -> Array:
         """log P(y_1, y_2, ... | s)."""
@@ -87,13 +122,14 @@ class CountModel(GroupLaw):
             if law.form is Form.ACTION:
                 total = total + action_law(law).log_pmf(np.full(np.shape(s), y), np.asarray(s).astype(np.int64))
             else:
-                total = total + additive_law(law).log_pmf(float(y) - np.asarray(s))
+                total = total + additive_law(law).log_pmf(float(y) - _record_steps(release) * np.asarray(s))
         return total
 
     def log_likelihood(self, theta: Theta) -> Array:
         p = self.probability(theta)
         if self._is_single_laplace:
-            return binomial_laplace.log_likelihood(p, y=self.releases[0].value[0], n=self.n, rate=self._rate)
+            noise = self._laplace
+            return binomial_laplace.log_likelihood(p, y=noise.y, n=self.n, rate=noise.rate, log_norm=noise.log_norm)
         return self._summed(p).log_total
 
     def score(self, theta: Theta) -> dict[str, Array]:
@@ -115,7 +151,7 @@ class CountModel(GroupLaw):
     @property
     def beta_prior(self) -> conjugate.BetaPrior | None:
         """The unknown that p(theta) is (or is 1 minus), where its prior is a beta law; else None."""
-        return conjugate.beta_prior(self.population, self.releases[0])
+        return conjugate.beta_prior(self.population, self.releases[0].schema, self.count)
 
     def beta_posterior(self, prior: conjugate.BetaPrior) -> conjugate.BetaPosterior:
         """The exact posterior of that unknown, as a mixture of beta laws."""
@@ -140,8 +176,11 @@ class CountModel(GroupLaw):
         return len(self.releases) == 1 and self.releases[0].law.family == DiscreteLaplace.family
 
     @property
-    def _rate(self) -> float:
-        return 1 / additive_law(self.releases[0].law).ratio[0]
+    def _laplace(self) -> _LaplaceNoise:
+        (release,) = self.releases
+        law, steps = additive_law(release.law), _record_steps(release)
+        log_norm = None if steps == 1 else float(law.log_pmf(0.0))
+        return _LaplaceNoise(release.value[0] / steps, steps / law.ratio[0], log_norm)
 
     def _every_log_noise(self) -> Array:
         return self.log_noise(np.arange(self.n + 1, dtype=float))
@@ -152,7 +191,10 @@ class CountModel(GroupLaw):
         laws = [additive_law(release.law) for release in self.releases]
         is_smooth = not any(normal_mixture(law).is_laplace for law in laws)
         # A rounded Gaussian is at most as curved as its standard deviation with the rounding says.
-        precision = sum(1 / (law.ratio[0] ** 2 + 1 / 12) for law in laws)
+        precision = sum(
+            _record_steps(release) ** 2 / (law.ratio[0] ** 2 + 1 / 12)
+            for release, law in zip(self.releases, laws, strict=True)
+        )
         return binomial_sum.log_sum(
             p, self.log_noise, n=self.n, precision=precision if is_smooth else 0.0, is_smooth=is_smooth
         )
@@ -160,7 +202,7 @@ class CountModel(GroupLaw):
     def _slope(self, p: Array) -> Array:
         """d log p(y | p)/dp, (K,): E[s]/p - E[n-s]/q; at the ends by one record more or less."""
         if self._is_single_laplace:
-            return binomial_laplace.score(p, y=self.releases[0].value[0], n=self.n, rate=self._rate)
+            return binomial_laplace.score(p, y=self._laplace.y, n=self.n, rate=self._laplace.rate)
         found = self._summed(p)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             inner = found.counted / p - found.others / (1 - p)
@@ -326,12 +368,12 @@ class CellsModel(GroupLaw):
         return float(cell_law(self.releases[0].law).keep)
 
 
-Model = CountModel | TableModel | CellsModel
+Model = TableModel | CellsModel
 
 
 def _probabilities(model: Model, theta: Theta) -> Array:
     release = model.releases[0]
-    assert isinstance(release.statistic, Count | Histogram | Marginals | Records)
+    assert isinstance(release.statistic, Histogram | Marginals | Records)
     return cell_probabilities(model.population, release.schema, release.statistic, theta)
 
 
@@ -340,12 +382,21 @@ def _pulled(means: Array, p: Array, slopes: Array) -> Array:
     return np.asarray(np.sum(np.where(p > 0, means / np.where(p > 0, p, 1.0), 0.0) * slopes, axis=-1))
 
 
+def _record_steps(release: Release) -> float:
+    """What one record adds to a count, in lattice steps."""
+    return 1 / additive_law(release.law).step[0] if release.law.form is Form.NUMBER else 1.0
+
+
 def _check_one_statistic(releases: tuple[Release, ...], kinds: tuple[type, ...], name: str) -> None:
     if not releases or not all(isinstance(release.statistic, kinds) for release in releases):
         words = " or ".join(kind.__name__ for kind in kinds)
         raise Unsupported(f"{name} scores releases of {words} only.")
     if any(release.statistic != releases[0].statistic for release in releases):
-        raise Unsupported("Releases of different counts of the same records have no joint law here; infer from one.")
+        raise Unsupported("Releases of different tables of the same records have no joint law here; infer from one.")
+    _check_same_records(releases)
+
+
+def _check_same_records(releases: tuple[Release, ...]) -> None:
     if any((release.dataset, release.part) != (releases[0].dataset, releases[0].part) for release in releases):
         raise Unsupported("Releases of different records are independent: their log-likelihoods add.")
 

@@ -25,7 +25,7 @@ import numpy as np
 from noisewise.likelihood import integers, inversion
 from noisewise.likelihood.additive_noise import GaussianNoise, LaplaceNoise
 from noisewise.likelihood.model import GroupLaw, Parameters, numerical_score, scalar_supports
-from noisewise.likelihood.normal_rows import NormalRows
+from noisewise.likelihood.normal_rows import NormalRows, cautions_at
 from noisewise.likelihood.normal_sum import NormalSum
 from noisewise.likelihood.quadrature import on_panels
 from noisewise.populations.cleaned import attach
@@ -353,3 +353,8 @@ def _spacing(feature: Feature, release: Release, column: str) -> tuple[float, fl
     values = np.unique(np.broadcast_to(feature.value({column: points}, release.schema), points.shape))
     gap = float(np.diff(values).min())
     return float(values[0]), gap, round(float(np.ptp(values)) / gap) + 1
+
+
+@cautions_at.register
+def _(model: ExactSum, theta: Theta) -> tuple[str, ...]:
+    return model.normal_rows.cautions_at(model.log_likelihood, theta, model.n)

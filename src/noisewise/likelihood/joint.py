@@ -27,12 +27,13 @@ from noisewise.likelihood.joint_sum import JointSum
 from noisewise.likelihood.large_table import LargeTable
 from noisewise.likelihood.local_answers import LocalAnswers
 from noisewise.likelihood.model import Likelihood, Parameters, check_likelihood
+from noisewise.likelihood.normal_rows import cautions_at
 from noisewise.likelihood.normal_sum import NormalSum
 from noisewise.likelihood.order_bank import OrderBank
 from noisewise.likelihood.tilted_sum import TiltedSum
 from noisewise.populations.parameters import Array, Theta
 from noisewise.release import Release
-from noisewise.statistics import Count, Histogram, Marginals, Moments, Records, SmallestEigenvalue
+from noisewise.statistics import Histogram, Marginals, Moments, Records, SmallestEigenvalue
 from noisewise.statistics.order import OrderStatistic, Quantile
 from noisewise.statistics.tables import refuse_tied
 
@@ -122,6 +123,11 @@ class Product:
         return self.groups[0].latent(parameters) if len(self.groups) == 1 else None
 
 
+@cautions_at.register
+def _(model: Product, theta: Theta) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(caution for group in model.groups for caution in cautions_at(group, theta)))
+
+
 def joint_likelihood(
     releases: Sequence[Release], population: Any, *, likelihood: str = "auto", n: object = None
 ) -> Product:
@@ -171,7 +177,7 @@ def _group(releases: tuple[Release, ...], population: Any, likelihood: str, n: i
         if len(releases) == 1:
             return OrderBank.of(releases[0], population)
         return RecordsBank.of(releases, population, n=n)
-    if all(statistic == statistics[0] for statistic in statistics) and isinstance(statistics[0], Count):
+    if CountModel.counts(releases):
         return CountModel.of(releases, population, n=n)
     if has_finite:
         raise Unsupported("An estimator's output joins only with releases of the same count of the same records.")

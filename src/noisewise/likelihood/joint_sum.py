@@ -6,7 +6,8 @@ log-probabilities add; a component that cannot vary adds its noise. The cost doe
 over the central limit theorem falls: `joint` uses this law up to n = LARGEST_N.
 
 Rows of theta whose inversion is not resolved keep the tilted central limit value (`tilted_sum`); where such a row could
-be seen in a posterior `because` says so after evaluation, and `cautions` warns.
+be seen in a posterior `because` says so after evaluation, and `cautions` warns. Beyond a hundred records that value is
+as good as where `tilted_sum` is the law for all rows, and then only what that law warns of itself is warned of.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from noisewise.errors import InvalidArgument
 from noisewise.likelihood import joint_inversion
 from noisewise.likelihood.model import GroupLaw, Parameters, numerical_score, scalar_supports
 from noisewise.likelihood.noise_on_sum import NoiseOnSum
-from noisewise.likelihood.normal_rows import NormalRows
+from noisewise.likelihood.normal_rows import NormalRows, cautions_at
 from noisewise.likelihood.normal_sum import NormalSum
 from noisewise.likelihood.sum_setting import SumSetting
-from noisewise.likelihood.tilted_sum import TiltedSum
+from noisewise.likelihood.tilted_sum import FEW_RECORDS, TiltedSum
 from noisewise.populations.parameters import Array, Theta, rows_of
 from noisewise.release import Release
 
@@ -160,3 +161,9 @@ class JointSum(GroupLaw):
 
     def latent(self, parameters: Parameters) -> Any:
         return None
+
+
+@cautions_at.register
+def _(model: JointSum, theta: Theta) -> tuple[str, ...]:
+    found = model.normal_rows.cautions_at(model.log_likelihood, theta, model.n)
+    return found if not found or model.n <= FEW_RECORDS else model.tilted.cautions

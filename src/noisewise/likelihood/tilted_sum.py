@@ -26,7 +26,7 @@ from noisewise.likelihood.record_tilt import Pull, best_tilt
 from noisewise.populations.parameters import Array, Theta, rows_of
 from noisewise.release import Release
 
-__all__ = ["TiltedSum", "shortfall"]
+__all__ = ["FEW_RECORDS", "TiltedSum", "shortfall"]
 
 VISIBLE = 0.1  # sds of a posterior by which the plain law may be off before it is said
 FEW_RECORDS = 100

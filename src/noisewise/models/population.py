@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 __all__ = ["METHODS", "PopulationModel"]
 
+WEIGHED = 400  # posterior draws at which a law is asked again, where a theorem stands in for it at some
+
 
 @dataclass(frozen=True, slots=True)
 class PopulationMethod(Method):
@@ -107,16 +109,19 @@ class PopulationModel(ModelBase):
 
     def _with_sentences(self, problem: PopulationProblem, found: Found, n: object) -> Verdict:
         """The verdict with the mass beyond the bounds, and with what rests on a stated n."""
-        from noisewise.inference.fit import bounds_sentences, n_sentences, some_rows
+        from noisewise.inference.fit import bounds_sentences, n_sentences, some_rows, sum_sentences
+        from noisewise.likelihood.normal_rows import cautions_at
 
-        judged = found.verdict.saying(warnings=problem.likelihood.cautions)
         if not all(np.all(np.isfinite(found.draws[name])) for name in self.free):
-            return judged
-        theta = some_rows(found.draws, self.free)
+            return found.verdict.saying(warnings=problem.likelihood.cautions)
+        cautions = cautions_at(problem.likelihood, some_rows(found.draws, self.free, WEIGHED))
+        judged, theta = found.verdict.saying(warnings=cautions), some_rows(found.draws, self.free)
         sd = {name: np.asarray(value.std(axis=0)) for name, value in theta.items()}
         bounds = bounds_sentences(problem.releases, self.population, theta)
         stated = n_sentences(problem.releases, self.population, theta, n, sd)
-        return judged.saying(warnings=(*stated.warnings, *bounds.warnings), notes=(*bounds.notes, *stated.notes))
+        sums = sum_sentences(problem.releases, self.population, theta, n)
+        warnings = (*stated.warnings, *sums.warnings, *bounds.warnings)
+        return judged.saying(warnings=warnings, notes=(*bounds.notes, *stated.notes))
 
     # ---- simulation, checks, design, text ----
 

@@ -147,9 +147,14 @@ class Population:
         before = np.array([np.nextafter(low, -np.inf)])
         below, above = self.distribution.cdf(before, p), self.distribution.survival(before, p)
         mass = self.between(before, [high], theta)
-        with np.errstate(invalid="ignore"):
-            x = np.where(below < above, self.distribution.quantile(np.minimum(below + u * mass, 1.0), p),
-                         self.distribution.upper_quantile(np.clip(above - u * mass, 0.0, 1.0), p))  # fmt: skip
+        is_lower = below < above
+        x = np.zeros(())
+        with np.errstate(invalid="ignore"):  # an inverse is dear: a tail that is nearer to no row is not asked
+            if is_lower.any():
+                x = self.distribution.quantile(np.minimum(below + u * mass, 1.0), p)
+            if not is_lower.all():
+                upper = self.distribution.upper_quantile(np.clip(above - u * mass, 0.0, 1.0), p)
+                x = np.where(is_lower, x, upper)
         return np.where(mass > 0, np.clip(x, low, high), np.nan)
 
     def sample(self, rng: np.random.Generator, n: int, theta: Theta) -> Array:
