@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from noisewise.errors import InvalidArgument
+from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.inference.degrees import Degrees, degrees
 from noisewise.inference.posterior import Posterior
 from noisewise.plan import Plan
@@ -46,6 +46,7 @@ from noisewise.regression.problem import Floats, Problem
 from noisewise.regression.released import released_moments
 from noisewise.regression.replicate import sample_prior, simulate_values, theta_at
 from noisewise.release import Release
+from noisewise.schema import Schema
 from noisewise.statistics import Moments
 from noisewise.statistics.additive import read_features
 from noisewise.statistics.feature import Feature
@@ -53,6 +54,7 @@ from noisewise.statistics.feature import Feature
 if TYPE_CHECKING:
     from noisewise.regression.information import MomentsInformation
 
+MOST_RANKED = 600  # products of which a rank is computed
 RESERVED = (
     INTERCEPT, NOISE_VARIANCE, COVARIATE_MEAN, COVARIATE_COVARIANCE, CONFIGURATION_SHARE, NUMBER_MEAN,
     NUMBER_COVARIANCE,
@@ -283,17 +285,15 @@ def _read_response(response: object, features: tuple[Feature, ...]) -> Feature:
 def _(model: LinearRegression, releases: tuple[Release, ...], theta: Theta) -> Degrees:
     """Released sums against coefficients, noise variance, and the law of the covariates where it is not given."""
     del theta  # the count is the same wherever the fit is
-    d = len(model.features)
-    unknowns = len(model.names) + 1
-    if not isinstance(model.covariates, GivenMoments):
-        unknowns += d * (d + 1) // 2 + d * model.intercept
+    schemas = tuple(release.schema for release in releases if isinstance(release.statistic, Moments))
     holders: dict[Any, set[tuple[int, ...]]] = {}
     for release in releases:
         if isinstance(release.statistic, Moments):
             sums = holders.setdefault((release.dataset, release.part), set())
-            sums |= _distinct_sums(release.statistic, release)
-    told = sum(map(len, holders.values()))
-    shapes = len(set().union(*holders.values()))
+            sums |= set(release.statistic.pairs(release.schema))
+    told = sum(_told(model, schemas, sums) for sums in holders.values())
+    shapes = _told(model, schemas, set().union(*holders.values()))
+    unknowns = len(model.names) + 1 + _covariate_unknowns(model, schemas)
     advice = (
         "Moments of disjoint parts of the records, or of another holder, would show whether they agree, and "
         "Moments(..., fourth=True) whether the covariates are as the model has them."
@@ -301,19 +301,25 @@ def _(model: LinearRegression, releases: tuple[Release, ...], theta: Theta) -> D
     return Degrees(told, shapes, unknowns, "" if told > unknowns else advice)
 
 
-def _distinct_sums(statistic: Moments, release: Release) -> set[tuple[int, ...]]:
-    """The sums that no other gives away: not 1 * 1; of yes/no features not x * x, nor two levels of one column."""
-    first, pairs = int(statistic.intercept), set(statistic.pairs(release.schema))
-    kinds = {first + k: feature for k, feature in enumerate(statistic.features)}
-    yes_no = {k for k, feature in kinds.items() if feature.operation in ("equals", "between")}
+def _covariate_unknowns(model: LinearRegression, schemas: tuple[Schema, ...]) -> int:
+    """Of the law of the covariates: shares and means by what differs between combinations, or a normal law's."""
+    if isinstance(model.covariates, GivenMoments):
+        return 0
+    d = len(model.features)
+    if model.covariates is None and model.conditions:
+        made = Configurations.of(model.features, schemas)
+        directions, products, k = made.directions().shape[1], made.products().shape[1], len(made.numbers)
+        return directions + products + k * (1 + directions) + k * (k + 1) // 2
+    return d * (d + 1) // 2 + d * model.intercept
 
-    def is_given_away(pair: tuple[int, ...]) -> bool:
-        if all(k < first for k in pair):
-            return True
-        if len(pair) != 2 or not statistic.intercept or not yes_no.issuperset(pair):
-            return False
-        one, other = (kinds[k] for k in pair)
-        is_same_column = one.columns() == other.columns() and one.operation == other.operation == "equals"
-        return (pair[0] == pair[1] or is_same_column) and (0, pair[0]) in pairs
 
-    return {pair for pair in pairs if not is_given_away(pair)}
+def _told(model: LinearRegression, schemas: tuple[Schema, ...], sums: set[tuple[int, ...]]) -> int:
+    """How many of these sums of products tell something of a record that the others do not."""
+    first = int(model.intercept)
+    products = [tuple(k - first for k in factors) for factors in sorted(sums)]
+    if len(products) <= MOST_RANKED:
+        try:
+            return Configurations.of((*model.features, model.response), schemas).told_by_products(products)
+        except Unsupported:  # too many combinations to look into each
+            pass
+    return sum(any(k >= 0 for k in factors) for factors in products)
