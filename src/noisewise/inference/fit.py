@@ -12,8 +12,10 @@ A warning is for what speaks against the population; what the model takes into a
 the likelihood: a population with a third of its people beyond the bounds gives the right answer wherever people are
 indeed beyond them, and a release cannot tell that world from one in which nobody is. The share is said, with what it
 rests on, and the reader knows which world it is. A schema that refuses such records has told which: nobody is there, so
-a share that is all but surely (its 5 % quantile) at least 10 % contradicts the schema, and warns. With more numbers
-than unknowns it does not: the check is there to say whether the shape fits.
+a share that is all but surely (its 5 % quantile) at least 10 % contradicts the schema, and warns. So does one that is
+at least 10 % on average where the population's own mean is more than its posterior sd away from that of records within
+the bounds: then "mean" and its interval are no longer about the records. With more numbers than unknowns neither does:
+the check is there to say whether the shape fits.
 
 Released sums. Under either rule the fitted population says what the sums should be. A released sum y_j that is more
 than five sds away from that,
@@ -109,7 +111,9 @@ def bounds_sentences(releases: tuple[Release, ...], population: Any, theta: Thet
             if counted.checks_shape:
                 notes.append(sentence)
                 continue
-            is_large = float(np.quantile(share, SURE)) >= LARGE
+            is_large = float(np.quantile(share, SURE)) >= LARGE or (
+                float(share.mean()) >= LARGE and _is_apart(release, population, column, theta)
+            )
             if is_large:
                 sentence += f" {_resting(release)}"
             (warnings if is_large and release.schema.outside == "refuse" else notes).append(sentence)
@@ -136,6 +140,19 @@ def _resting(release: Release) -> str:
         "The answer rests on their being there, which no release shows: if nobody is, this population does not "
         "describe the records, and its parameters are not theirs."
     )
+
+
+def _is_apart(release: Release, population: Any, column: str, theta: Theta) -> bool:
+    """Whether the population's own mean is more than its posterior sd away from that of records as they are cleaned."""
+    some = {name: value[:: max(1, len(value) // FEW_ROWS)] for name, value in theta.items()}
+    law, own = population.marginal(column), population.theta_of(column, some)
+    means = np.mean(law.quantile((np.arange(COARSE_QUANTILES) + 0.5) / COARSE_QUANTILES, own), axis=-1)
+    try:
+        cleaned = row_moments(population, release.schema, (as_feature(column),), some)[0]
+    except NoisewiseError:
+        return False
+    away = abs(float(np.mean(means)) - float(np.mean(cleaned)))
+    return bool(away > float(np.std(means)))  # False where a mean is infinite
 
 
 def _means(releases: tuple[Release, ...], release: Release, population: Any, column: str, theta: Theta) -> str:
