@@ -119,6 +119,27 @@ def test_an_uncertain_share_is_no_warning(rng):
     assert not any("below 0" in warning for warning in found.verdict.warnings)
 
 
+def test_an_own_mean_that_is_not_about_the_records_is_a_warning_where_none_can_be_outside(rng):
+    """One released mean of few records and two unknowns: the 5 % quantile of the share is small, its mean is large."""
+    few = nw.Schema({"income": nw.Bounded(0, 1)}, n=50, neighbours="change-one", outside="refuse")
+    made = nw.plan(nw.Mean(X), few, guarantee=nw.PureDP(2))
+    release = nw.Release.of(
+        made, [round(0.28 * 50 / made.lattice.step[0])], dataset="d", ledger_head=None, simulated=True
+    )
+    population = nw.Normal(mean=stats.norm(0.5, 1), sd=stats.halfnorm(scale=1))
+    wide = {"mean": rng.normal(-0.47, 0.3, 300), "sd": np.full(300, 0.6)}
+    wide["mean"][:30] = 0.4
+    wide["sd"][:30] = 0.05  # one draw in ten has nobody outside
+    near = {"mean": rng.normal(0.4, 0.3, 300), "sd": np.where(np.arange(300) < 30, 0.05, 0.4)}
+    for theta, is_warned in ((wide, True), (near, False)):
+        share = stats.norm.cdf(-theta["mean"] / theta["sd"]) + stats.norm.sf((1 - theta["mean"]) / theta["sd"])
+        assert share.mean() > 0.1
+        assert np.quantile(share, 0.05) < 0.1
+        said = bounds_sentences((release,), population, theta)
+        assert bool(said.warnings) == is_warned
+        assert bool(said.notes) != is_warned
+
+
 def test_settings_that_hold_are_seldom_warned_of(rng):
     """Normal and other populations, up to 7 % of their mass beyond the bounds, all as fitted: at most 10 % may warn."""
     warned, settings = 0, 0

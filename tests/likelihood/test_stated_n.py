@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -10,10 +11,17 @@ from scipy import stats
 
 import noisewise as nw
 from noisewise.errors import InvalidArgument, Unsupported
-from noisewise.inference.fit import n_slopes, some_rows
+from noisewise.inference.fit import moved_by_n, n_sentences, some_rows
 from noisewise.joining import stated_sizes
 from noisewise.likelihood.simulate import simulate_values
-from noisewise.likelihood.stated_n import all_are_counted, contradictions, noisy_totals, total_components
+from noisewise.likelihood.stated_n import (
+    all_are_counted,
+    component_ranges,
+    contradictions,
+    noisy_totals,
+    partial_counts,
+    total_components,
+)
 
 X = nw.column("income")
 SCHEMA = nw.Schema(
@@ -68,7 +76,7 @@ def test_what_does_not_count_everybody_is_no_total():
     ):
         assert noisy_totals(release) == ()
         assert not all_are_counted((release,))
-        assert stated_sizes((release,), 2000) == [2000]
+        assert stated_sizes((release,), 4000) == [4000]
     public = nw.Schema({"income": nw.Bounded(0, 250)}, n=100, neighbours="change-one")
     assert noisy_totals(released(nw.Histogram("income", edges=[50]), [40, 70], schema=public)) == ()
 
@@ -155,7 +163,8 @@ def test_a_mean_is_not_moved_from_33_to_4_without_a_word():
     with pytest.raises(InvalidArgument, match=r"is 1000, with a noise sd of 1\.4"):
         nw.infer([mean, everybody], POPULATION, n=8000, progress=False)
     alone = nw.infer(mean, POPULATION, n=8000, seed=1, progress=False, draws=100)
-    assert "No release here can check that: with 10 % more records it would be mean about" in str(alone.verdict)
+    assert re.search(r"Of that the releases show only that n is at least 1[23]\d \(sum", str(alone.verdict))
+    assert "was released as 33000): with 10 % more records it would be mean about" in str(alone.verdict)
 
 
 @pytest.mark.parametrize(
@@ -170,12 +179,96 @@ def test_the_verdict_says_how_far_the_answer_moves_with_n(statistic, value, popu
     """Against the posterior at an n that is 10 % larger."""
     release = released(statistic, value)
     now, then = (nw.infer(release, population, n=n, seed=1, progress=False) for n in (4000, 4400))
-    slope = n_slopes((release,), population, some_rows(now.draws, population.free), [4000])
+    theta = some_rows(now.draws, population.free)
+    told = moved_by_n((release,), population, theta, [4000])
     for name in population.free:
         moved = then.mean[name] - now.mean[name]
-        assert 0.1 * slope[name] == pytest.approx(moved, rel=0.25, abs=0.2 * now.sd[name])
+        assert told[name] - theta[name].mean() == pytest.approx(moved, rel=0.4, abs=0.2 * now.sd[name])
+
+
+@pytest.mark.parametrize("scale", [3.0, 30.0, 1000.0])
+def test_the_answer_for_more_records_is_never_outside_its_support(rng, scale):
+    """Sums that so many records hardly fit pull the sd by many times its size: a straight step goes below 0."""
+    release = released(nw.Sum(X, X**2), [40 * 4000, 1700 * 4000], guarantee=nw.PureDP(10))
+    population = nw.Normal(mean=stats.norm(50, 50), sd=stats.halfnorm(scale=50))
+    theta = {"mean": rng.normal(40, 0.1, 500), "sd": scale * np.exp(rng.normal(0, 0.3, 500))}
+    told = moved_by_n((release,), population, theta, [4000])["sd"]
+    spread = {name: value.std() for name, value in theta.items()}
+    said = " ".join(n_sentences((release,), population, theta, 4000, spread).notes)
+    now = theta["sd"].mean()
+    assert np.isnan(told) == (f"sd too far from {now:.3g} to say" in said)
+    assert np.isnan(told) or now / 2.01 < told < 2.01 * now
+    assert "sd about -" not in said
+
+
+PARTLY = {
+    "a count": (nw.Count(X.between(0, 30)), 390, 390),
+    "a sum of a condition": (nw.Sum(X.between(0, 30)), 390, 390),
+    "a sum within bounds": (nw.Sum(X), 250 * 390, 390),
+    "a sum below 0": (nw.Sum(X - 250), -250 * 390, 390),
+    "a cell of a table with a noisy total": (
+        nw.Histogram("income", edges=list(range(1, 200))),
+        [390] + 199 * [-2],
+        390,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", PARTLY)
+def test_a_sum_that_so_few_records_cannot_have_refuses_n(kind):
+    """n = 100 was stated, and 390 of the same records were counted: there are at least about 390."""
+    statistic, value, least = PARTLY[kind]
+    release = released(statistic, value)
+    with pytest.raises(InvalidArgument, match=r"n = 100 was stated, but .* of the same records") as error:
+        stated_sizes((release,), 100)
+    assert error.value.argument == "n"
+    if not noisy_totals(release):
+        assert stated_sizes((release,), least + 30) == [least + 30]
+        assert contradictions((release,), [least + 30]) == ()
+
+
+def test_a_partial_count_speaks_on_its_side_only_with_the_tail_of_its_noise():
+    release = released(nw.Count(X.between(0, 30)), 390, guarantee=nw.PureDP("0.5"))
+    (partial,) = partial_counts(release)
+    law = stats.dlaplace(0.5)
+    for n in (360, 380, 389):
+        assert partial.tail(n) == pytest.approx(law.sf(389 - n), rel=1e-9)
+        assert bool(contradictions((release,), [n])) == (law.sf(389 - n) < 0.01)
+    assert partial.tail(390) == partial.tail(9000) == 1
+    least, most = partial.allowed(5000)
+    assert most is None
+    assert law.sf(389 - least) >= 0.01 > law.sf(390 - least)
+
+
+def test_a_sum_above_a_positive_bound_says_how_many_there_are_at_most():
+    ages = nw.Schema({"age": nw.Bounded(20, 100)}, n_max=10_000, neighbours="add-remove")
+    release = released(nw.Sum(nw.column("age")), 40_000, schema=ages)
+    (partial,) = partial_counts(release)
+    least, most = partial.allowed(1000)
+    assert 380 <= least <= 400
+    assert 2000 <= most <= 2100
+    with pytest.raises(InvalidArgument, match="at least"):
+        stated_sizes((release,), 4000)
+    population = nw.Normal(mean=stats.norm(50, 20), sd=10)
+    said = " ".join(n_sentences((release,), population, {"mean": np.linspace(39, 41, 50)}, 1000, {"mean": 0.5}).notes)
+    assert f"at least {least} (sum(age) of the same records was released as 40000) and at most {most}" in said
+    assert "No release here can check" not in said
+
+
+def test_all_but_every_record_at_a_bound_is_no_contradiction(rng):
+    """n is right and everybody meets the condition: named as rarely as promised."""
+    plan = nw.plan(nw.Count(X.between(0, 249)), SCHEMA, guarantee=nw.PureDP("0.2"))
+    population = nw.Normal(mean=stats.norm(100, 1), sd=1)
+    trials = 2000
+    named = 0
+    for value in simulate_values(rng, plan, population, population.sample_prior(rng, trials), n=50):
+        release = nw.Release.of(plan, value.tolist(), dataset="d", ledger_head=None, simulated=True)
+        named += bool(contradictions((release,), [50]))
+    assert 0 < named < stats.binom.isf(1e-6, trials, 0.01)
 
 
 def test_an_unknown_statistic_is_refused_and_not_passed_over():
     with pytest.raises(Unsupported, match="not known"):
         total_components(object(), SCHEMA)
+    with pytest.raises(Unsupported, match="not known"):
+        component_ranges(object(), SCHEMA)

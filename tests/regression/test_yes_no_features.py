@@ -8,20 +8,22 @@ from moment_releases import noisy_release
 
 import noisewise as nw
 from noisewise.errors import Unsupported
+from noisewise.inference.degrees import degrees
 from noisewise.inference.posterior import Posterior
 from noisewise.regression import marginal
-from noisewise.regression.cleaning import cleaned_share
+from noisewise.regression.cleaning import clamped_shares, cleaned_share, predictive_rows
 from noisewise.regression.learn import natural_draws
 from noisewise.regression.problem import Fit
+from noisewise.regression.words import collinear_caution
 
 SMOKES, AGE = nw.column("smoker").equals("yes"), nw.column("age")
 FEW = {"draws": 250, "warmup": 250, "chains": 2, "seed": 1, "progress": False}
 
 
-def schema(n=1000, **changes):
-    columns = {"smoker": nw.Levels(["no", "yes"]), "age": nw.Bounded(-6, 6), "y": nw.Bounded(-10, 10)}
+def schema(n=1000, columns=None, **changes):
+    plain = {"smoker": nw.Levels(["no", "yes"]), "age": nw.Bounded(-6, 6), "y": nw.Bounded(-10, 10)}
     size = {"n": n, "neighbours": "change-one"} if n else {"n_max": 4000, "neighbours": "add-remove"}
-    return nw.Schema(columns, **{**size, **changes})
+    return nw.Schema(columns or plain, **{**size, **changes})
 
 
 def records(rng, n=1000, share=0.3):
@@ -180,3 +182,96 @@ def test_a_covariate_that_ends_at_its_bounds_is_doubted_where_the_draws_agree_on
         covariance_x=np.square(drawn)[..., None, None],
     )  # fmt: skip
     assert cleaned_share(rng, problem, fit).is_doubtful == is_doubtful
+
+
+def fitted(rng, made, rows, features=(SMOKES, AGE), draws=60):
+    model = nw.LinearRegression(list(features), "y")
+    problem = model.problem(release(rng, features, rows=rows, made=made, guarantee=nw.GaussianDP(5)))
+    return problem, marginal.sample(problem, rng, chains=2, draws=draws, warmup=150)
+
+
+def test_clamped_rows_are_counted_draw_by_draw_as_simulated_rows_are(rng):
+    """Against 100 000 rows at one draw, with bounds that a twentieth to a fifth of them exceed."""
+    narrow = schema(400, columns={"smoker": nw.Levels(["no", "yes"]), "age": nw.Bounded(-6, 6), "y": nw.Bounded(-3, 3)})
+    problem, fit = fitted(rng, narrow, records(rng, 400))
+    (holder,) = problem.holders
+    shares = clamped_shares(problem.covariates, problem, holder, fit)
+    assert len(shares) == 120
+    for place in (0, 59, 119):
+        own = (predictive_rows(rng, problem, fit, 100_000, divmod(place, 60)) @ holder.map.T)[:, 1:]
+        outside = np.mean(np.any((own < holder.low - 1e-9) | (own > holder.high + 1e-9), axis=1))
+        assert shares[place] == pytest.approx(outside, abs=6 * math.sqrt(outside / 1e5))
+    share = cleaned_share(rng, problem, fit)
+    assert share.is_sure
+    assert share.rows == 400
+
+
+def test_a_combination_that_is_all_but_empty_clamps_nobody(rng):
+    """n = 30, one smoker: the smokers' coefficient follows its prior, some draws of which throw them far away."""
+    rows = {"smoker": np.eye(1, 30, dtype=int)[0], "age": rng.normal(size=30), "y": 1 + rng.normal(size=30)}
+    problem, fit = fitted(rng, schema(30), rows)
+    share = cleaned_share(rng, problem, fit)
+    assert not share.is_sure
+    assert share.rows * share.clamped >= 1 or share.sentences() == []
+
+
+def test_sums_that_are_far_from_normal_are_warned_of_first(rng):
+    """Three smokers among 200, hardly any noise; with half of 2000 smoking nothing is said."""
+    rare = {**records(rng, 200), "smoker": (np.arange(200) < 3).astype(int)}
+    for rows, n, is_said in ((rare, 200, True), (records(rng, 2000, 0.5), 2000, False)):
+        given = release(rng, rows=rows, made=schema(n), guarantee=nw.GaussianDP(20))
+        verdict = nw.infer(given, nw.LinearRegression([SMOKES, AGE], "y"), **FEW).verdict
+        said = [warning for warning in verdict.warnings if "intervals may be too narrow" in warning]
+        assert bool(said) == is_said
+        assert verdict.warns or not is_said
+        assert str(verdict).startswith("The noisy sums") or not is_said
+
+
+LEVELS = nw.column("town")
+TOWNS = {"town": nw.Levels(["a", "b", "c", "d"]), "age": nw.Bounded(-6, 6), "y": nw.Bounded(-10, 10)}
+
+
+@pytest.mark.parametrize(
+    ("features", "told", "unknowns"),
+    [
+        (
+            [LEVELS.equals(level) for level in "abc"],
+            8,
+            8,
+        ),  # 3 shares, y and y*y, 3 means; 4 coefficients, noise, shares
+        ([2 * LEVELS.equals(level) - 1 for level in "abc"], 8, 8),
+        ([LEVELS.equals(level) for level in "ab"], 6, 6),
+        ([LEVELS.equals("a"), AGE], 8, 8),
+        ([LEVELS.equals("a"), 1 - LEVELS.equals("a")], 4, 5),
+        ([AGE.between(0, 6), LEVELS.equals("a")], 7, 7),  # the product of two conditions is a number of its own
+        ([AGE], 5, 5),
+        ([AGE, 2 * AGE], 5, 9),  # a normal law of both has a covariance that no record contradicts
+    ],
+)
+def test_numbers_and_unknowns_are_counted_as_functions_of_a_record(rng, features, told, unknowns):
+    made = nw.Schema(TOWNS, n=300, neighbours="change-one")
+    rows = {"town": rng.integers(0, 4, 300), "age": rng.normal(size=300), "y": rng.normal(size=300)}
+    given = release(rng, features, rows=rows, made=made)
+    counted = degrees(nw.LinearRegression(features, "y"), (given,), {})
+    assert (counted.told, counted.shapes, counted.unknowns) == (told, told, unknowns)
+
+
+def test_features_that_add_up_to_a_constant_are_named_first(rng):
+    smokes_not = nw.column("smoker").equals("no")
+    for features, words in (
+        ([SMOKES, smokes_not], "equals(smoker, 'yes') and equals(smoker, 'no') add up to a constant, as the intercept"),
+        ([SMOKES, AGE, SMOKES - 2 * AGE], "equals(smoker, 'yes'), age and "),
+        ([SMOKES, AGE, SMOKES * AGE], ""),
+    ):
+        model = nw.LinearRegression(features, "y")
+        said = collinear_caution(model, model.observed(release(rng, features)))
+        assert len(said) == bool(words)
+        assert all(sentence.startswith(words) for sentence in said)
+    free = nw.LinearRegression([SMOKES, smokes_not], "y", intercept=False)
+    given = release(rng, [SMOKES, smokes_not], intercept=False)
+    assert collinear_caution(free, free.observed(given)) == []
+    verdict = nw.infer(
+        release(rng, [SMOKES, smokes_not]), nw.LinearRegression([SMOKES, smokes_not], "y"), **FEW
+    ).verdict
+    assert verdict.warns
+    assert str(verdict).startswith("equals(smoker, 'yes') and equals(smoker, 'no') add up to a constant")

@@ -12,8 +12,10 @@ A warning is for what speaks against the population; what the model takes into a
 the likelihood: a population with a third of its people beyond the bounds gives the right answer wherever people are
 indeed beyond them, and a release cannot tell that world from one in which nobody is. The share is said, with what it
 rests on, and the reader knows which world it is. A schema that refuses such records has told which: nobody is there, so
-a share that is all but surely (its 5 % quantile) at least 10 % contradicts the schema, and warns. With more numbers
-than unknowns it does not: the check is there to say whether the shape fits.
+a share that is all but surely (its 5 % quantile) at least 10 % contradicts the schema, and warns. So does one that is
+at least 10 % on average where the population's own mean is more than its posterior sd away from that of records within
+the bounds: then "mean" and its interval are no longer about the records. With more numbers than unknowns neither does:
+the check is there to say whether the shape fits.
 
 Released sums. Under either rule the fitted population says what the sums should be. A released sum y_j that is more
 than five sds away from that,
@@ -23,8 +25,10 @@ prior, and warns.
 
 A stated n. Where a noisy total of the same records bears it out, that is said; where none can, what 10 % more records
 would do to the answer, by the first-order response of a posterior mean to a change of the log-likelihood,
-    d E[theta]/d n = Cov(theta, d log p(y | theta, n)/d n),
-over posterior draws, with the releases' sums taken as normal. No simulation, no second run.
+    d E[u]/d n = Cov(u, d log p(y | theta, n)/d n),      u the parameters on the real line (`transform`),
+over posterior draws, with the releases' sums taken as normal. All draws are moved by that on the real line, so that the
+answer stays in its support. A response that would more than halve or double a parameter's distance from an end of its
+support (or its odds) is no longer of first order, and is called too far to say. No simulation, no second run.
 """
 
 from __future__ import annotations
@@ -38,10 +42,11 @@ import numpy as np
 from noisewise.errors import NoisewiseError
 from noisewise.inference.degrees import degrees
 from noisewise.inference.kernels import Floats
+from noisewise.inference.transform import Transform
 from noisewise.joining import stated_sizes
 from noisewise.likelihood.joint import joint_likelihood
 from noisewise.likelihood.simulate import columns_of
-from noisewise.likelihood.stated_n import all_are_counted, contradictions, noisy_totals
+from noisewise.likelihood.stated_n import Partial, all_are_counted, contradictions, noisy_totals, partial_counts
 from noisewise.populations.cleaned import row_moments
 from noisewise.populations.parameters import Theta
 from noisewise.release import Release
@@ -55,6 +60,7 @@ SURE = 0.05
 MOST_ROWS, FEW_ROWS = 1000, 200
 QUANTILES, COARSE_QUANTILES, STEADY = 2000, 500, 0.01
 MORE, NUDGE = 0.10, 0.01  # more records to speak of; how far n is moved to see which way the answer goes
+FARTHEST = float(np.log(2))  # a longer step on a logarithmic line is no longer of first order
 MOST_SUMS = 60
 MOST_NAMED = 3
 HARDLY = 0.1  # of a posterior sd
@@ -106,7 +112,9 @@ def bounds_sentences(releases: tuple[Release, ...], population: Any, theta: Thet
             if counted.checks_shape:
                 notes.append(sentence)
                 continue
-            is_large = float(np.quantile(share, SURE)) >= LARGE
+            is_large = float(np.quantile(share, SURE)) >= LARGE or (
+                float(share.mean()) >= LARGE and _is_apart(release, population, column, theta)
+            )
             if is_large:
                 sentence += f" {_resting(release)}"
             (warnings if is_large and release.schema.outside == "refuse" else notes).append(sentence)
@@ -133,6 +141,19 @@ def _resting(release: Release) -> str:
         "The answer rests on their being there, which no release shows: if nobody is, this population does not "
         "describe the records, and its parameters are not theirs."
     )
+
+
+def _is_apart(release: Release, population: Any, column: str, theta: Theta) -> bool:
+    """Whether the population's own mean is more than its posterior sd away from that of records as they are cleaned."""
+    some = {name: value[:: max(1, len(value) // FEW_ROWS)] for name, value in theta.items()}
+    law, own = population.marginal(column), population.theta_of(column, some)
+    means = np.mean(law.quantile((np.arange(COARSE_QUANTILES) + 0.5) / COARSE_QUANTILES, own), axis=-1)
+    try:
+        cleaned = row_moments(population, release.schema, (as_feature(column),), some)[0]
+    except NoisewiseError:
+        return False
+    away = abs(float(np.mean(means)) - float(np.mean(cleaned)))
+    return bool(away > float(np.std(means)))  # False where a mean is infinite
 
 
 def _means(releases: tuple[Release, ...], release: Release, population: Any, column: str, theta: Theta) -> str:
@@ -208,33 +229,55 @@ def n_sentences(
         total = next(total for release in releases for total in noisy_totals(release))
         agrees = f"{total.label} of the same records, {total.value:.6g} (noise sd {total.sd:.2g}), agrees with it."
         return Sentences((), (holds, agrees[0].upper() + agrees[1:]))
-    return Sentences((), (holds, f"No release here can check that{_moved(releases, population, theta, sizes, sd)}"))
+    checked = _partly_checked(releases, sizes) or "No release here can check that"
+    return Sentences((), (holds, f"{checked}{_moved(releases, population, theta, sizes, sd)}"))
+
+
+def _partly_checked(releases: tuple[Release, ...], sizes: list[int]) -> str:
+    """The sharpest statement that sums make of n: they allow at least so many, at most so many records."""
+    least: tuple[float, str] = (0.0, "")
+    most: tuple[float, str] = (np.inf, "")
+    for release, n in zip(releases, sizes, strict=True):
+        for partial in partial_counts(release):
+            fewest, largest = partial.allowed(n)
+            if fewest > 1 and fewest / n > least[0]:
+                least = fewest / n, f"at least {fewest} ({_released(partial)})"
+            if largest is not None and largest / n < most[0]:
+                most = largest / n, f"at most {largest} ({_released(partial)})"
+    said = [words for _, words in (least, most) if words]
+    return f"Of that the releases show only that n is {' and '.join(said)}" if said else ""
+
+
+def _released(partial: Partial) -> str:
+    return f"{partial.label} of the same records was released as {partial.released:.6g}"
 
 
 def _moved(
     releases: tuple[Release, ...], population: Any, theta: Theta, sizes: list[int], sd: Mapping[str, Floats]
 ) -> str:
     try:
-        slope = n_slopes(releases, population, theta, sizes)
+        moved = moved_by_n(releases, population, theta, sizes)
     except NoisewiseError:
         return "."
     moves = []
-    for name, value in slope.items():
-        shift, spread = MORE * np.ravel(value), np.ravel(sd[name])
+    for name, value in moved.items():
+        then, spread = np.ravel(value), np.ravel(sd[name])
         middle = np.ravel(np.mean(np.asarray(theta[name]), axis=0))
-        for j, (one, width, now) in enumerate(zip(shift, spread, middle, strict=True)):
-            label = name if len(shift) == 1 else f"{name}[{j}]"
-            moves.append((abs(one) / max(width, 1e-300), label, now, now + one))
-    moves.sort(reverse=True)
+        for j, (one, width, now) in enumerate(zip(then, spread, middle, strict=True)):
+            label = name if len(then) == 1 else f"{name}[{j}]"
+            away = abs(one - now) / max(width, 1e-300)
+            moves.append((np.inf if np.isnan(one) else away, label, now, one))
+    moves.sort(key=lambda move: move[0], reverse=True)
     felt = [move for move in moves if move[0] >= HARDLY][:MOST_NAMED]
     if not felt:
         return f": with {100 * MORE:.0f} % more records the answer would hardly move (by less than a tenth of its sd)."
-    told = ", ".join(f"{label} about {then:.3g} instead of {now:.3g}" for _, label, now, then in felt)
-    return f": with {100 * MORE:.0f} % more records it would be {told}."
+    told = [f"{label} about {then:.3g} instead of {now:.3g}" for _, label, now, then in felt if not np.isnan(then)]
+    told += [f"{label} too far from {now:.3g} to say" for _, label, now, then in felt if np.isnan(then)]
+    return f": with {100 * MORE:.0f} % more records it would be {', '.join(told)}."
 
 
-def n_slopes(releases: tuple[Release, ...], population: Any, theta: Theta, sizes: list[int]) -> dict[str, Floats]:
-    """d E[theta]/d log n over posterior draws theta, by parameter: all private n moved together."""
+def moved_by_n(releases: tuple[Release, ...], population: Any, theta: Theta, sizes: list[int]) -> dict[str, Floats]:
+    """E[theta] if there were 10 % more records, all private n moved together; NaN where that is too far to say."""
     product = joint_likelihood(releases, population, likelihood="clt", n=sizes)
     change = np.zeros(len(next(iter(theta.values()))))
     for group in product.groups:
@@ -250,7 +293,15 @@ def n_slopes(releases: tuple[Release, ...], population: Any, theta: Theta, sizes
         )
         change += (up - down) / (2 * NUDGE)
     centred = change - change.mean()
-    return {name: np.asarray(np.mean((np.asarray(value).T * centred).T, axis=0)) for name, value in theta.items()}
+    found = {}
+    for name in theta:
+        line = Transform({name: population.supports[name]})
+        here = line.position(theta)
+        step = MORE * np.mean(here * centred[:, None], axis=0)
+        then = np.asarray(line.parameters(here + step)[name].mean(axis=0))
+        is_far = not line.is_straight and not np.max(np.abs(step)) <= FARTHEST
+        found[name] = np.full_like(then, np.nan) if is_far else then
+    return found
 
 
 def _log_normal(y: Floats, mean: Floats, covariance: Floats, noise: Floats) -> Floats:

@@ -30,6 +30,11 @@ class Transform:
     def size(self) -> int:
         return sum(_width(support) for support in self.supports.values())
 
+    @property
+    def is_straight(self) -> bool:
+        """Whether position and parameters are the same numbers."""
+        return all(s.size is None and np.isinf(s.low) and np.isinf(s.high) for s in self.supports.values())
+
     def parameters(self, position: Array) -> dict[str, Array]:
         """theta at each row of a position."""
         theta, start = {}, 0

@@ -8,6 +8,12 @@ with noise of a published law, so that a wrong n shows. The two-sided tail proba
 is exact for one component; for a sum of cells the noises are convolved by the fast Fourier transform (on a lattice
 coarsened to 1/400 of their sd where that is wide). Below .01 the verdict opens with it; below 1e-6 n is refused.
 
+Every other sum speaks on one side: a feature between low and high has n low <= sum <= n high, so that a count or a cell
+is at most n, and a noisy one beyond it,
+    p = P(noise >= y - n high)   or   P(noise >= n low - y),
+speaks against n just so. These are a family of their own (p times their number): they alarm falsely only where every
+record is at its bound. Read the other way, they say which n a release allows at all.
+
 Parts by key hash hold a record with probability equal to their width, so that of two disjoint parts of one data set
     n_1 | n_1 + n_2  ~  Binomial(n_1 + n_2, w_1/(w_1 + w_2)),
 by which numbers stated for parts are compared with each other.
@@ -42,13 +48,22 @@ from noisewise.statistics import (
 from noisewise.statistics.enclosure import feature_range
 from noisewise.statistics.order import OrderStatistic
 
-__all__ = ["Total", "all_are_counted", "contradictions", "noisy_totals", "refuse_contradicted"]
+__all__ = [
+    "Partial",
+    "Total",
+    "all_are_counted",
+    "contradictions",
+    "noisy_totals",
+    "partial_counts",
+    "refuse_contradicted",
+]
 
 NAMED, REFUSED = 0.01, 1e-6
 STEPS_PER_SD = 400.0
 REACH, SINGLE_REACH = 12.0, 30.0  # of the window, in sds of the sum and of one component
 CONSTANT = 1e-9
 Components = tuple[tuple[tuple[int, ...], float, str], ...]  # which components, what one record adds, and its name
+Ranges = tuple[tuple[int, float, float], ...]  # which component, and what one record adds at least and at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +88,90 @@ class Total:
         return min(1.0, 2 * _tail_of_sum(law, self.components, excess))
 
 
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """One noisy sum to which a record adds something between two bounds, in lattice steps."""
+
+    release: Release
+    law: AdditiveLaw
+    component: int
+    low: int
+    high: int
+
+    @property
+    def label(self) -> str:
+        return self.release.labels[self.component]
+
+    def value(self, steps: int) -> float:
+        """A number of steps in units of the sum."""
+        return steps * self.law.step[self.component]
+
+    @property
+    def released(self) -> float:
+        return self.value(self.release.value[self.component])
+
+    @property
+    def sd(self) -> float:
+        return self.law.sd[self.component]
+
+    def tail(self, n: int) -> float:
+        """The tail probability of noise that lifts the sum of n records this far beyond what they can add up to."""
+        released = self.release.value[self.component]
+        excess = max(released - n * self.high, n * self.low - released)
+        if excess <= 0:
+            return 1.0
+        sides = 1 if self.low == 0 else 2
+        return min(1.0, sides * float(self.law.cdf(-excess, self.component)))
+
+    def allowed(self, n: int) -> tuple[int, int | None]:
+        """The least and the most records (None: any number) that it allows, with a tail of .01 or more, n among them."""
+        limit = self.release.schema.largest_n
+        least = self._edge(-1, n)
+        most = None if self.tail(limit) >= NAMED else self._edge(n, limit)
+        return least, most
+
+    def bound(self, n: int) -> str:
+        """What n records add up to at most or at least, whichever the sum is beyond."""
+        is_above = self.release.value[self.component] > n * self.high
+        return f"{'most' if is_above else 'least'} {self.value(n * (self.high if is_above else self.low)):.6g}"
+
+    def _edge(self, below: int, above: int) -> int:
+        """Between an allowed number and one that is not, the allowed number beside the change; -1 is not allowed."""
+        is_rising = below < 0 or self.tail(below) < NAMED
+        while above - below > 1:
+            middle = (below + above) // 2
+            if (self.tail(middle) >= NAMED) == is_rising:
+                above = middle
+            else:
+                below = middle
+        return above if is_rising else below
+
+
+def partial_counts(release: Release) -> tuple[Partial, ...]:
+    """Every noisy sum that is no total but bounds n on one side or both; none under change-one, where n is public."""
+    law = _noise_on_sums(release)
+    if law is None:
+        return ()
+    totals = {components for components, _, _ in total_components(release.statistic, release.schema)}
+    found = []
+    for j, low, high in component_ranges(release.statistic, release.schema):
+        if (j,) not in totals:  # features are rounded to whole steps, by half a step at most
+            ends = math.ceil(low / law.step[j] - 0.5 - CONSTANT), math.floor(high / law.step[j] + 0.5 + CONSTANT)
+            found.append(Partial(release, law, j, *ends))
+    return tuple(found)
+
+
+def _noise_on_sums(release: Release) -> AdditiveLaw | None:
+    """The noise that stands between sums and a private n, if that is what it stands between."""
+    return None if release.schema.is_change_one or release.law.form is not Form.NUMBER else additive_law(release.law)
+
+
 def noisy_totals(release: Release) -> tuple[Total, ...]:
     """Every noisy total of the records that a release holds; none under change-one, where n is public."""
-    if release.schema.is_change_one or release.law.form is not Form.NUMBER:
+    law = _noise_on_sums(release)
+    if law is None:
         return ()
-    law, found = additive_law(release.law), []
+    found = []
     for components, each, label in total_components(release.statistic, release.schema):
         sd = math.sqrt(sum(law.sd[j] ** 2 for j in components)) / each
         units = {each / law.step[j] for j in components}
@@ -108,6 +202,7 @@ def refuse_contradicted(releases: tuple[Release, ...], sizes: list[int]) -> None
 def _compared(releases: tuple[Release, ...], sizes: list[int]) -> list[tuple[float, str]]:
     """(tail probability, sentence) of every comparison, the tail times the number of comparisons."""
     found: list[tuple[float, str]] = []
+    bounded: list[tuple[float, str]] = []
     own: dict[Any, int] = {}
     for release, n in zip(releases, sizes, strict=True):
         if release.schema.is_change_one:
@@ -119,12 +214,31 @@ def _compared(releases: tuple[Release, ...], sizes: list[int]) -> list[tuple[flo
                 f"{total.sd:.2g} (tail probability {{:.1g}})."
             )
             found.append((total.tail(n), sentence))
+        bounded += _bounded(release, n)
     for ((dataset, part), n), ((other_dataset, other_part), other_n) in itertools.combinations(own.items(), 2):
         if dataset == other_dataset and part is not None and other_part is not None:
             found.append(_parts(part, n, other_part, other_n))
-    count = len(found)
-    corrected = [(min(1.0, count * probability), sentence) for probability, sentence in found]
+    corrected = [
+        (min(1.0, len(family) * probability), sentence)
+        for family in (found, bounded)
+        for probability, sentence in family
+    ]
     return [(probability, sentence.format(probability)) for probability, sentence in corrected]
+
+
+def _bounded(release: Release, n: int) -> list[tuple[float, str]]:
+    """(tail probability, sentence) of the sum that is farthest beyond what n records can add up to, its tail times
+    the number of sums."""
+    partials = partial_counts(release)
+    if not partials:
+        return []
+    tail, index = min((partial.tail(n), k) for k, partial in enumerate(partials))
+    worst = partials[index]
+    return [(
+        min(1.0, len(partials) * tail),
+        f"n = {n} was stated, but {worst.label} of that many records is at {worst.bound(n)}, and of the same records "
+        f"it is {worst.released:.6g}, with a noise sd of {worst.sd:.2g} (tail probability {{:.1g}}).",
+    )]  # fmt: skip
 
 
 def _parts(part: tuple[Fraction, Fraction], n: int, other: tuple[Fraction, Fraction], m: int) -> tuple[float, str]:
@@ -186,13 +300,42 @@ def _(statistic: Marginals, schema: Schema) -> Components:
     return tuple(found)
 
 
+@singledispatch
+def component_ranges(statistic: object, schema: Schema) -> Ranges:
+    """The components that are sums over records, with what one record adds at least and at most."""
+    columns = ", ".join(schema.columns)
+    raise Unsupported(f"What a record adds to {type(statistic).__name__} of {columns} is not known.")
+
+
+@component_ranges.register
+def _(statistic: Mean | Sum | Count | TruncatedSum, schema: Schema) -> Ranges:
+    ranges = enumerate(feature_range(feature, schema) for feature in statistic.row(schema))
+    return tuple((j, low - error, high + error) for j, (low, high, error) in ranges)
+
+
+@component_ranges.register
+def _(statistic: Histogram, schema: Schema) -> Ranges:
+    return tuple((j, 0.0, 1.0) for j in range(sum(statistic.tables(schema))))
+
+
+@component_ranges.register
+def _(statistic: Marginals, schema: Schema) -> Ranges:
+    return tuple((j, 0.0, float(statistic.unit())) for j in range(sum(statistic.tables(schema))))
+
+
 def _nobody(*_: object) -> Components:
     """Answers and order statistics count nobody."""
     return ()
 
 
+def _no_sums(*_: object) -> Ranges:
+    return ()
+
+
 for _kind in (OrderStatistic, Records, SmallestEigenvalue):
     total_components.register(_kind, _nobody)
+for _kind in (Moments, OrderStatistic, Records, SmallestEigenvalue):  # moments: the count beside them says more
+    component_ranges.register(_kind, _no_sums)
 
 
 def _tail_of_sum(law: AdditiveLaw, components: tuple[int, ...], excess: int) -> float:

@@ -3,6 +3,13 @@
 No release says how many records met their bounds; the posterior predictive share
     P(some entry of (x, y) outside its bounds),   P(|(x, y)| > R after clamping)
 at draws of (theta, sigma^2, mu, Sigma) does. It is where normal covariates are most likely to mislead.
+
+What counts is rows, n times the share, and what the posterior is sure of: a combination of yes/no features with hardly
+anybody in it has a coefficient that follows its prior, and some draws of it throw every such row beyond the bounds. So
+with yes/no features the share is computed draw by draw, in closed form within each combination c,
+    share = sum_c P(c) min(1, sum_i P(entry i of (x, y) outside its bounds | c)),
+and clamping is sure where nine in ten draws have one row in a hundred, and one row at all. Likewise the skewness of the
+noisy sums is that of rows at one draw, the median over some draws, never that of rows of all draws together.
 """
 
 from __future__ import annotations
@@ -17,6 +24,9 @@ from noisewise.regression.problem import Fit, Floats, Holder, LocationX, Problem
 NOTICEABLE, FELT = 1e-3, 1e-2
 DOUBT = 0.1  # of the draws may have fewer covariates beyond their bounds
 ROWS = 20_000
+MOST_DRAWS = 400  # at which the share is computed draw by draw
+SKEW_DRAWS, SKEW_ROWS = 9, 10_000
+POINTLIKE = 1e-9  # of an entry's range: an sd below it is that of a number that a combination fixes
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +37,8 @@ class CleanedShare:
     shortened: float
     clamps: bool  # False where records outside the bounds were refused instead
     covariates: float = 0.0  # how often a covariate was clamped at least, as nine in ten draws have it
+    rows: float = np.inf  # of that holder
+    is_sure: bool = False  # nine in ten draws of a model with yes/no features have so many rows clamped
 
     @property
     def is_felt(self) -> bool:
@@ -41,9 +53,9 @@ class CleanedShare:
     def sentences(self) -> list[str]:
         """What is to be said of a method that leaves cleaning out of its law; nothing where hardly any row was."""
         done = []
-        if self.clamped > NOTICEABLE:
+        if self.clamped > NOTICEABLE and self.rows * self.clamped >= 1:
             done.append(f"{100 * self.clamped:.2g} % of rows were {'clamped' if self.clamps else 'out of bounds'}")
-        if self.shortened > NOTICEABLE:
+        if self.shortened > NOTICEABLE and self.rows * self.shortened >= 1:
             done.append(f"{100 * self.shortened:.2g} % of rows were shortened")
         if not done:
             return []
@@ -61,9 +73,54 @@ def cleaned_share(rng: np.random.Generator, problem: Problem, fit: Fit) -> Clean
         outside = np.any((own < holder.low) | (own > holder.high), axis=1)
         length = np.linalg.norm(np.clip(own, holder.low, holder.high), axis=1)
         shortened = 0.0 if holder.shrink is None else float(np.mean(length > holder.shrink))
-        shares.append((float(outside.mean()), shortened, holder.clamps))
-    worst = max(shares, key=lambda share: share[0] + share[1])
-    return CleanedShare(*worst, max(_clamped_covariates(problem, holder, fit) for holder in problem.holders))
+        shares.append((float(outside.mean()), shortened, holder.clamps, holder.n * holder.block))
+    clamped, shortened, clamps, n = max(shares, key=lambda share: share[0] + share[1])
+    return CleanedShare(
+        clamped,
+        shortened,
+        clamps,
+        max(_clamped_covariates(problem, holder, fit) for holder in problem.holders),
+        rows=n,
+        is_sure=any(_is_surely_clamped(problem, holder, fit) for holder in problem.holders),
+    )
+
+
+def _is_surely_clamped(problem: Problem, holder: Holder, fit: Fit) -> bool:
+    """Whether nine in ten draws of a model with yes/no features have one row in a hundred clamped, and one at all."""
+    if not holder.clamps or not isinstance(problem.covariates, LocationX):
+        return False
+    share = float(np.quantile(clamped_shares(problem.covariates, problem, holder, fit), DOUBT))
+    return share > FELT and holder.n * share >= 1
+
+
+def clamped_shares(x: LocationX, problem: Problem, holder: Holder, fit: Fit) -> Floats:
+    """At some draws, the probability that a row of the holder was clamped; closed within each combination."""
+    from scipy.special import ndtr
+
+    assert fit.variance is not None
+    chains, draws = fit.variance.shape
+    some = np.unique(np.linspace(0, chains * draws - 1, min(MOST_DRAWS, chains * draws)).round().astype(int))
+    chain, draw = some // draws, some % draws
+    latent = {name: value[chain, draw] for name, value in fit.latent.items()}
+    theta, variance = fit.theta[chain, draw], fit.variance[chain, draw]
+    share = latent[location.CONFIGURATION_SHARE]
+    middle = np.broadcast_to(x.offset, (len(some), *x.offset.shape))
+    scatter = np.zeros((*middle.shape, x.numbers))
+    if x.numbers:
+        middle = middle + np.einsum("cik,nck->nci", x.slope, (latent[location.NUMBER_MEAN] - x.centre) / x.spread)
+        root = np.linalg.cholesky(latent[location.NUMBER_COVARIANCE]) / x.spread[:, None]
+        scatter = np.einsum("cik,nkl->ncil", x.slope, root)
+    o = int(problem.intercept)
+    known = np.concatenate([np.ones((*middle.shape[:2], o)), middle], axis=2)
+    row = np.concatenate([known, np.einsum("nci,ni->nc", known, theta)[..., None]], axis=2)
+    moved = np.concatenate([scatter, np.einsum("ncil,ni->ncl", scatter, theta[:, o:])[:, :, None]], axis=2)
+    own = (row @ holder.map.T)[..., o:]
+    sd = np.einsum("ij,ncjl->ncil", holder.map[o:, o:], moved)
+    sd = np.sqrt(np.square(sd).sum(axis=3) + holder.map[o:, -1] ** 2 * variance[:, None, None])
+    varies = sd > POINTLIKE * (holder.high - holder.low)
+    sd = np.where(varies, sd, 1.0)
+    outside = np.where(varies, ndtr((holder.low - own) / sd) + ndtr((own - holder.high) / sd), 0.0)
+    return np.asarray(np.sum(share * np.minimum(1.0, outside.sum(axis=2)), axis=1))
 
 
 def _clamped_covariates(problem: Problem, holder: Holder, fit: Fit) -> float:
@@ -83,12 +140,17 @@ def _clamped_covariates(problem: Problem, holder: Holder, fit: Fit) -> float:
     return float(np.quantile(outside.max(axis=1), DOUBT))
 
 
-def predictive_rows(rng: np.random.Generator, problem: Problem, fit: Fit, count: int) -> Floats:
-    """`count` rows w = ([1,] x, y) in working units, each at a draw of the fit."""
+def predictive_rows(
+    rng: np.random.Generator, problem: Problem, fit: Fit, count: int, at: tuple[int, int] | None = None
+) -> Floats:
+    """`count` rows w = ([1,] x, y) in working units, each at a draw of the fit, or all at one (chain, draw)."""
     assert fit.covariance_x is not None
     assert fit.variance is not None
     chains, draws = fit.variance.shape
-    chain, draw = rng.integers(0, chains, count), rng.integers(0, draws, count)
+    if at is None:
+        chain, draw = rng.integers(0, chains, count), rng.integers(0, draws, count)
+    else:
+        chain, draw = np.full(count, at[0]), np.full(count, at[1])
     if isinstance(problem.covariates, LocationX):
         some = {name: value[chain, draw] for name, value in fit.latent.items()}
         x = location.draw_covariates(rng, problem.covariates, some)
@@ -104,8 +166,15 @@ def predictive_rows(rng: np.random.Generator, problem: Problem, fit: Fit, count:
 
 
 def predictive_skewness(rng: np.random.Generator, problem: Problem, fit: Fit) -> float:
-    """The largest skewness of a noisy sum, n mu_3/(n mu_2 + noise variance)^(3/2), by rows of the fitted model."""
-    rows, worst = predictive_rows(rng, problem, fit, ROWS), 0.0
+    """The largest skewness of a noisy sum, n mu_3/(n mu_2 + noise variance)^(3/2), as half of some draws have it."""
+    assert fit.variance is not None
+    chains, draws = fit.variance.shape
+    places = np.linspace(0, chains * draws - 1, min(SKEW_DRAWS, chains * draws)).round().astype(int).tolist()
+    return float(np.median([_skewness_at(rng, problem, fit, divmod(place, draws)) for place in places]))
+
+
+def _skewness_at(rng: np.random.Generator, problem: Problem, fit: Fit, at: tuple[int, int]) -> float:
+    rows, worst = predictive_rows(rng, problem, fit, SKEW_ROWS, at), 0.0
     for holder in problem.holders:
         own = rows @ holder.map.T
         products = own[:, holder.pairs[:, 0]] * own[:, holder.pairs[:, 1]]

@@ -26,6 +26,7 @@ from noisewise.statistics.feature import Feature, power_by_products
 Floats = NDArray[np.float64]
 CONDITIONS = ("equals", "between")
 MOST_CONFIGURATIONS = 256
+ALIKE = 1e-9
 # What a feature is within every configuration: an array (C,) for each number it is made of, None for the constant.
 Parts = dict[Feature | None, Floats]
 
@@ -99,6 +100,59 @@ class Configurations:
         pairs = itertools.combinations_with_replacement(range(first.shape[1]), 2)
         both = [first[:, i] * first[:, j] for i, j in pairs]
         return _independent([*first.T, *both], self.count)[:, first.shape[1] :]
+
+    def dependences(self, *, intercept: bool) -> list[tuple[int, ...]]:
+        """Every feature that is a linear combination of earlier ones (and of the constant), together with these."""
+        found: list[tuple[int, ...]] = []
+        columns = [self.vector(None)] if intercept else []
+        indices = [-1] * len(columns)
+        for i in range(self.constant.shape[1]):
+            own = self.vector(i)
+            if columns:
+                made = np.stack(columns, axis=1)
+                weights = np.linalg.lstsq(made, own, rcond=None)[0]
+                if np.linalg.norm(own - made @ weights) <= ALIKE * np.linalg.norm(own):
+                    used = [j for j, w, c in zip(indices, weights, columns, strict=True)
+                            if abs(w) * np.linalg.norm(c) > ALIKE * np.linalg.norm(own)]  # fmt: skip
+                    found.append((*used, i))
+                    continue
+            columns.append(own)
+            indices.append(i)
+        return found
+
+    def vector(self, feature: int | None) -> Floats:
+        """A feature (None: the constant) as numbers (C (1 + k),): it is another function if these differ."""
+        if feature is None:
+            return np.concatenate([np.ones(self.count), np.zeros(self.count * len(self.numbers))])
+        return np.concatenate([self.constant[:, feature], self.coefficient[:, feature].ravel()])
+
+    def told_by_products(self, products: Sequence[tuple[int, ...]]) -> int:
+        """The rank, beside the constant, of products of features: how many of their sums tell something of a record.
+
+        A product is a polynomial in z within each combination. Factors are indices of features, -1 the constant.
+        """
+        polynomials = [self._product(factors) for factors in products]
+        keys = dict.fromkeys(itertools.chain([()], *polynomials))
+        zero = np.zeros(self.count)
+        rows = [np.concatenate([one.get(key, zero) for key in keys]) for one in polynomials]
+        constant = np.concatenate([np.ones(self.count) if key == () else zero for key in keys])
+        matrix = np.stack([row / (np.linalg.norm(row) or 1.0) for row in (constant, *rows)])
+        return int(np.linalg.matrix_rank(matrix, tol=ALIKE)) - 1
+
+    def _product(self, factors: Sequence[int]) -> dict[tuple[int, ...], Floats]:
+        """A product by its monomials in z, a number for each combination."""
+        found: dict[tuple[int, ...], Floats] = {(): np.ones(self.count)}
+        for i in factors:
+            if i < 0:
+                continue
+            longer: dict[tuple[int, ...], Floats] = {}
+            linear = [((), self.constant[:, i]), *(((k,), self.coefficient[:, i, k]) for k in range(len(self.numbers)))]
+            for (key, value), (number, weight) in itertools.product(found.items(), linear):
+                if weight.any():
+                    together = tuple(sorted((*key, *number)))
+                    longer[together] = longer.get(together, np.zeros(self.count)) + value * weight
+            found = longer
+        return found
 
 
 def _unit(column: Floats) -> Floats:

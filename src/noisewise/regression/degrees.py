@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from noisewise.errors import Unsupported
 from noisewise.inference.degrees import Degrees
 from noisewise.joining import same_records
+from noisewise.regression.configurations import Configurations
+from noisewise.regression.priors import GivenMoments
 from noisewise.release import Release
+from noisewise.schema import Schema
 from noisewise.statistics import Moments
+
+if TYPE_CHECKING:
+    from noisewise.regression.model import LinearRegression
 
 __all__ = ["moment_degrees"]
 
+MOST_RANKED = 600  # products of which a rank is computed
 
-def moment_degrees(releases: tuple[Release, ...], unknowns: int) -> Degrees:
-    """Distinct sums that were released against so many unknowns."""
-    of_moments = [release for release in releases if isinstance(release.statistic, Moments)]
-    sums = [_distinct_sums(release) for release in of_moments]
-    told = sum(len(set[tuple[int, ...]]().union(*(sums[k] for k in group))) for group in same_records(of_moments))
-    shapes = len(set[tuple[int, ...]]().union(*sums))
+
+def moment_degrees(model: LinearRegression, releases: tuple[Release, ...]) -> Degrees:
+    """Released sums against coefficients, noise variance, and the law of the covariates where it is not given."""
+    of_moments = [(release, statistic) for release in releases if isinstance(statistic := release.statistic, Moments)]
+    schemas = tuple(release.schema for release, _ in of_moments)
+    sums = [set(statistic.pairs(release.schema)) for release, statistic in of_moments]
+    groups = same_records([release for release, _ in of_moments])
+    told = sum(_told(model, schemas, set().union(*(sums[k] for k in group))) for group in groups)
+    shapes = _told(model, schemas, set().union(*sums))
+    unknowns = len(model.names) + 1 + _covariate_unknowns(model, schemas)
     advice = (
         "Moments of disjoint parts of the records, or of another holder, would show whether they agree, and "
         "Moments(..., fourth=True) whether the covariates are as the model has them."
@@ -23,21 +37,25 @@ def moment_degrees(releases: tuple[Release, ...], unknowns: int) -> Degrees:
     return Degrees(told, shapes, unknowns, "" if told > unknowns else advice)
 
 
-def _distinct_sums(release: Release) -> set[tuple[int, ...]]:
-    """The sums that no other gives away: not 1 * 1; of yes/no features not x * x, nor two levels of one column."""
-    statistic = release.statistic
-    assert isinstance(statistic, Moments)
-    first, pairs = int(statistic.intercept), set(statistic.pairs(release.schema))
-    kinds = {first + k: feature for k, feature in enumerate(statistic.features)}
-    yes_no = {k for k, feature in kinds.items() if feature.operation in ("equals", "between")}
+def _covariate_unknowns(model: LinearRegression, schemas: tuple[Schema, ...]) -> int:
+    """Of the law of the covariates: shares and means by what differs between combinations, or a normal law's."""
+    if isinstance(model.covariates, GivenMoments):
+        return 0
+    d = len(model.features)
+    if model.covariates is None and model.conditions:
+        made = Configurations.of(model.features, schemas)
+        directions, products, k = made.directions().shape[1], made.products().shape[1], len(made.numbers)
+        return int(directions + products + k * (1 + directions) + k * (k + 1) // 2)
+    return d * (d + 1) // 2 + d * model.intercept
 
-    def is_given_away(pair: tuple[int, ...]) -> bool:
-        if all(k < first for k in pair):
-            return True
-        if len(pair) != 2 or not statistic.intercept or not yes_no.issuperset(pair):
-            return False
-        one, other = (kinds[k] for k in pair)
-        is_same_column = one.columns() == other.columns() and one.operation == other.operation == "equals"
-        return (pair[0] == pair[1] or is_same_column) and (0, pair[0]) in pairs
 
-    return {pair for pair in pairs if not is_given_away(pair)}
+def _told(model: LinearRegression, schemas: tuple[Schema, ...], sums: set[tuple[int, ...]]) -> int:
+    """How many of these sums of products tell something of a record that the others do not."""
+    first = int(model.intercept)
+    products = [tuple(k - first for k in factors) for factors in sorted(sums)]
+    if len(products) <= MOST_RANKED:
+        try:
+            return Configurations.of((*model.features, model.response), schemas).told_by_products(products)
+        except Unsupported:  # too many combinations to look into each
+            pass
+    return sum(any(k >= 0 for k in factors) for factors in products)

@@ -31,6 +31,7 @@ from noisewise.regression.observed import Observed
 from noisewise.regression.priors import COVARIATE_COVARIANCE, COVARIATE_MEAN, INTERCEPT, NOISE_VARIANCE
 from noisewise.regression.problem import Fit, Floats, LocationX, NormalX, Problem
 from noisewise.regression.words import (
+    collinear_caution,
     law_in_words,
     require_location_model,
     response_caution,
@@ -67,8 +68,8 @@ def learn(model: LinearRegression, observed: Observed, settings: Settings) -> Fo
         if other.models_cleaning:
             name, fit, verdict = INSTEAD, other, opinion
             reason = f"{100 * share.clamped:.2g} % of rows were clamped, which only it models"
-    said = verdict.saying(notes=_notes(name, problem, share, skewness))
-    warnings = (*_warnings(model, name, problem, share), *observed.warnings, *verdict.warnings)
+    said = verdict.saying(notes=_notes(name, problem, share))
+    warnings = (*_warnings(model, name, problem, observed, share, skewness), *observed.warnings, *verdict.warnings)
     return Found(
         draws=natural_draws(model, observed, fit),
         method=name,
@@ -153,9 +154,16 @@ def _skewness(rng: np.random.Generator, problem: Problem, fit: Fit) -> float:
     return largest_skewness(problem)
 
 
-def _warnings(model: LinearRegression, name: str, problem: Problem, share: CleanedShare | None) -> tuple[str, ...]:
+def _warnings(
+    model: LinearRegression,
+    name: str,
+    problem: Problem,
+    observed: Observed,
+    share: CleanedShare | None,
+    skewness: float,
+) -> tuple[str, ...]:
     """What stands before every number."""
-    said = response_caution(model)
+    said = [*response_caution(model), *collinear_caution(model, observed)]
     if model.conditions and isinstance(problem.covariates, NormalX) and METHODS[name].has_law_of_x:
         said.append(taken_for_normal(model, name))
     if isinstance(problem.covariates, NormalX) and not model.conditions and share is not None and share.is_doubtful:
@@ -165,29 +173,31 @@ def _warnings(model: LinearRegression, name: str, problem: Problem, share: Clean
             "of moments can tell, and slopes and their intervals are not to be trusted: declare yes/no columns as "
             "Levels, numbers with wider bounds, or give covariates=GivenMoments(...)."
         )
-    if isinstance(problem.covariates, LocationX) and share is not None and share.is_felt:
+    if isinstance(problem.covariates, LocationX) and share is not None and share.is_sure:
         said.append(
             f"By the fitted model {100 * share.clamped:.2g} % of rows were clamped, which is not modelled beside "
             "yes/no features: coefficients may be biased. Release with wider bounds."
         )
+    if name == "marginal" and skewness > SKEWNESS_LIMIT:
+        said.append(
+            f"The noisy sums are taken to be normal and are not (skewness {skewness:.2g}): with so few rows, or so few "
+            "of a kind, and so little noise intervals may be too narrow."
+        )
     return tuple(said)
 
 
-def _notes(name: str, problem: Problem, share: CleanedShare | None, skewness: float) -> list[str]:
+def _notes(name: str, problem: Problem, share: CleanedShare | None) -> list[str]:
     """What was assumed, and what the method passes over."""
     notes: list[str] = []
     if isinstance(problem.covariates, NormalX) and METHODS[name].has_law_of_x:
         notes.append("Covariates are taken to be normal.")
-    if isinstance(problem.covariates, LocationX) and share is not None and not share.is_felt:
+    if isinstance(problem.covariates, LocationX) and share is not None and not share.is_sure:
         notes += share.sentences()
     if not METHODS[name].models_shortening:
         if share is not None:
             notes += share.sentences()
         elif any(holder.shrink is not None for holder in problem.holders):
             notes.append(f"Rows were shortened, which method {name!r} ignores: coefficients may be biased towards 0.")
-    if name == "marginal" and skewness > SKEWNESS_LIMIT:
-        notes.append(f"The noisy sums are taken to be normal and are not quite (skewness {skewness:.2g}): with so few "
-                     "rows and so little noise intervals may be too narrow.")  # fmt: skip
     if name != "adassp":
         notes += unseen_parts(problem)
         if any(holder.eigenvalue is not None for holder in problem.holders):

@@ -258,9 +258,7 @@ class LinearRegression(ModelBase):
         """Released sums against coefficients, noise variance, and the law of the covariates where it is not given."""
         from noisewise.regression.degrees import moment_degrees
 
-        d, has_law_of_x = len(self.features), not isinstance(self.covariates, GivenMoments)
-        unknowns_of_x = d * (d + 1) // 2 + d * self.intercept
-        return moment_degrees(releases, len(self.names) + 1 + unknowns_of_x * has_law_of_x)
+        return moment_degrees(self, releases)
 
     def information_engine(
         self,

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from noisewise.errors import Unsupported
-from noisewise.regression.configurations import has_conditions
+from noisewise.regression.configurations import Configurations, has_conditions
 from noisewise.regression.observed import Observed
 from noisewise.regression.priors import NOISE_SHAPE, NOISE_SHARE, GivenMoments
 from noisewise.regression.problem import LocationX, NormalX, Problem
@@ -80,6 +80,30 @@ def response_caution(model: LinearRegression) -> list[str]:
         "one size. Read slopes as differences of shares, their intervals as approximate, and leave the noise variance "
         "and the intervals of single predictions alone."
     ]
+
+
+def collinear_caution(model: LinearRegression, observed: Observed) -> list[str]:
+    """What is to be said first of features of which one is a linear combination of others."""
+    try:
+        made = Configurations.of(model.features, observed.schemas)
+    except Unsupported:
+        return []
+    said = []
+    for group in made.dependences(intercept=model.intercept):
+        names = [str(model.features[i]) for i in group if i >= 0]
+        named = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+        if group[0] >= 0:
+            what, learnt = "are linear combinations of each other", "only what they make together is learnt"
+        elif len(names) > 1:
+            what = "add up to a constant, as the intercept is"
+            learnt = "only the differences of their coefficients, and each with the intercept, are learnt"
+        else:
+            what, learnt = "is a constant, as the intercept is", "only its sum with the intercept is learnt"
+        said.append(
+            f"{named} {what}: {learnt}, and each coefficient alone follows its prior. Leave out one of them"
+            f"{' or the intercept' if group[0] < 0 else ''}."
+        )
+    return said
 
 
 def require_location_model(model: LinearRegression, observed: Observed) -> None:
