@@ -142,10 +142,9 @@ def operations(features: Sequence[Feature]) -> int:
         feature = pending.pop()
         if feature in seen:
             continue
-        inner = [argument for argument in feature.arguments if isinstance(argument, Feature)]
         is_whole_power = feature.operation == "power" and feature.arguments[1].denominator == 1
-        seen[feature] = int(feature.arguments[1]) if is_whole_power else max(1, len(inner))
-        pending.extend(inner)
+        seen[feature] = int(feature.arguments[1]) if is_whole_power else max(1, len(feature.inner))
+        pending.extend(feature.inner)
     return sum(seen.values())
 
 
