@@ -28,7 +28,15 @@ import numpy as np
 from noisewise.errors import InvalidArgument
 from noisewise.exact import fraction, root_above
 from noisewise.schema import Levels, Schema
-from noisewise.statistics.enclosure import Array, Enclosure, EnclosureAlgebra, feature_ranges, operations, whole_box
+from noisewise.statistics.enclosure import (
+    Array,
+    Enclosure,
+    EnclosureAlgebra,
+    feature_ranges,
+    operations,
+    telling_codes,
+    whole_box,
+)
 from noisewise.statistics.feature import Feature
 
 TOLERANCE = {1: 2.0**-14, 2: 2.0**-9}  # relative gap aimed at, by number of columns; beyond two, 2^-5
@@ -37,6 +45,7 @@ LARGEST_MOVE = Fraction(10) ** 100
 ROUNDS = 60
 LARGEST_WORK = 2 * 10**8  # operations on boxes in one search, over all groups of columns: some three seconds
 CALL = 1000  # boxes whose evaluation costs as much as the call itself
+MANY_LEVELS = 200  # beyond, only the levels that features name are tried, and one more
 LARGEST_PIECE = 2**21  # operations whose results are held at once, some 50 MB
 LARGEST_ENDS = 2**23  # numbers that the ends of all boxes of a pool may be: 64 MB
 LONGEST_WEIGHTS = 20_000  # bits of all weights together; beyond, each is rounded up to WEIGHT_BITS of its own
@@ -212,6 +221,7 @@ class _BranchAndBound:
         self.names = sorted(frozenset().union(*(feature.columns() for feature in features)))
         self.sides = 2 if schema.is_change_one else 1
         self.cost, self.work, self.spent = operations(features) + len(self.names), work, 0
+        self.piece = max(1, LARGEST_PIECE // self.cost)
         self.pool = min(LARGEST_POOL, LARGEST_ENDS // (8 * self.sides * len(self.names)))
         box = whole_box(schema, frozenset(self.names))
         low = np.array([[box[name][0][0] for name in self.names]])
@@ -231,7 +241,7 @@ class _BranchAndBound:
             settled = max(settled, float(upper[~alive].max(initial=0.0)))
             low, high, upper = low[alive], high[alive], upper[alive]
             # One box becomes two, and each is enclosed and tried at its middle: four evaluations on each side.
-            affordable = (self.work - self.spent) // (4 * self.sides * self.cost)
+            affordable = self._affordable(self.work - self.spent - 2 * self.sides * CALL * self.cost) // 4
             if not len(upper) or affordable < 1:
                 break
             order = np.argsort(-upper, kind="stable")
@@ -266,9 +276,12 @@ class _BranchAndBound:
 
     def _in_pieces(self, function: Callable[..., Array], *arrays: Any) -> Array:
         """A function of boxes, some at a time: the memory held does not grow with the features."""
-        size = max(1, LARGEST_PIECE // self.cost)
-        starts = range(0, max(1, len(arrays[0])), size)
-        return np.concatenate([function(*(array[start : start + size] for array in arrays)) for start in starts])
+        starts = range(0, max(1, len(arrays[0])), self.piece)
+        return np.concatenate([function(*(array[start : start + self.piece] for array in arrays)) for start in starts])
+
+    def _affordable(self, work: int) -> int:
+        """How many boxes may be evaluated on each side for so many operations, the calls for each piece among them."""
+        return work * self.piece // (self.sides * self.cost * (self.piece + CALL))
 
     def _upper(self, low: Array, high: Array) -> Array:
         return self._in_pieces(self._upper_piece, low, high)
@@ -313,7 +326,7 @@ class _BranchAndBound:
                 break
             axes[longest] = axes[longest][[0, -1]]
         # Within half of the work, so that some is left for the search; the records come in pairs under change-one.
-        affordable = max(2, self.work // (2 * self.sides * self.cost))
+        affordable = max(2, self._affordable(self.work // 2))
         if self.sides == 1:
             return float(self._distance(_first_of_grid(axes, min(20_000, affordable))).max())
         grid = _first_of_grid(axes, min(200, math.isqrt(2 * affordable)))
@@ -328,8 +341,9 @@ class _BranchAndBound:
         return {edge for node in nodes for edge in node.arguments[1:]}
 
     def _special(self, name: str, low: float, high: float, written: set[float]) -> Array:
-        if isinstance(self.schema.columns[name], Levels):
-            return np.arange(low, high + 1)
+        column = self.schema.columns[name]
+        if isinstance(column, Levels):
+            return np.arange(low, high + 1) if len(column) <= MANY_LEVELS else telling_codes(self.features, name, column)
         return np.array(sorted({low, high, *(min(max(edge, low), high) for edge in (0.0, *written))}))
 
 
