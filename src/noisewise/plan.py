@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -39,7 +39,7 @@ from noisewise.schema import Schema, checked_schema
 from noisewise.statistics import Marginals, Moments, Records, SmallestEigenvalue, Statistic
 from noisewise.statistics.enclosure import feature_range, feature_ranges
 from noisewise.statistics.order import OrderStatistic, Quantile
-from noisewise.statistics.sensitivity import Sensitivity, checked_weights, exact, short_above
+from noisewise.statistics.sensitivity import Sensitivity, checked_weights, exact, norm_above, proving, short_above
 
 Part = tuple[Fraction, Fraction]
 
@@ -158,6 +158,22 @@ def plan(
     check_validity(chosen, statistic.kind, guarantee, neighbours=schema.neighbours)  # type: ignore[arg-type]
     settled = _settle(statistic, here, guarantee, str(chosen), _given_weights(weights), finite)
     return Plan(schema, statistic, guarantee, str(chosen), settled[0], read, *settled[1:])
+
+
+def proven(made: Plan, scale: Sequence[float]) -> Plan:
+    """The plan again, its sensitivity searched for longer and only until noise of `scale` is shown to be enough.
+
+    A noise scale is proportional to the sensitivity: that of the features, and a few steps of the lattice for rounding.
+    """
+    assert made.sensitivity is not None
+    assert isinstance(made.law, AdditiveLaw)
+    share = min(Fraction(own) / Fraction(due) for own, due in zip(scale, made.law.scale, strict=True))
+    steps = [4 * weight * Fraction(step) for weight, step in zip(made.weights, made.lattice.step, strict=True)]
+    with proving(share * made.sensitivity.value - norm_above(steps, made.sensitivity.norm)):
+        settled = _settle.__wrapped__(
+            made.statistic, made.part_schema, made.guarantee, made.mechanism, made.weights, None
+        )
+    return replace(made, law=settled[1], lattice=settled[2], sensitivity=settled[3])
 
 
 def reading_divisor(statistic: Statistic, schema: Schema) -> int:
