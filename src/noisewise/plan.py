@@ -43,6 +43,8 @@ from noisewise.statistics.sensitivity import Sensitivity, checked_weights, exact
 
 Part = tuple[Fraction, Fraction]
 
+SEARCHED = frozenset({"mean", "sum", "truncated-sum", "moments"})  # statistics whose sensitivity is searched for
+
 
 @dataclass(frozen=True, slots=True)
 class Noise:
@@ -160,16 +162,15 @@ def plan(
     return Plan(schema, statistic, guarantee, str(chosen), settled[0], read, *settled[1:])
 
 
-def proven(made: Plan, scale: Sequence[float]) -> Plan:
-    """The plan again, its sensitivity searched for longer and only until noise of `scale` is shown to be enough.
+def proven(made: Plan, share: float) -> Plan:
+    """The plan again, its sensitivity searched for longer and only until that share of its noise is shown to be enough.
 
     A noise scale is proportional to the sensitivity: that of the features, and a few steps of the lattice for rounding.
     """
-    assert made.sensitivity is not None
-    assert isinstance(made.law, AdditiveLaw)
-    share = min(Fraction(own) / Fraction(due) for own, due in zip(scale, made.law.scale, strict=True))
+    if made.sensitivity is None or made.statistic.kind not in SEARCHED:
+        return made
     steps = [4 * weight * Fraction(step) for weight, step in zip(made.weights, made.lattice.step, strict=True)]
-    with proving(share * made.sensitivity.value - norm_above(steps, made.sensitivity.norm)):
+    with proving(Fraction(share) * made.sensitivity.value - norm_above(steps, made.sensitivity.norm)):
         settled = _settle.__wrapped__(
             made.statistic, made.part_schema, made.guarantee, made.mechanism, made.weights, None
         )
@@ -230,7 +231,10 @@ def _settle(
     else:
         lattice, sensitivity = _sum_lattice(statistic, schema, guarantee, unrounded, given)
     if sensitivity.value <= 0:
-        raise Unsupported("No record can move this statistic on its lattice: it tells nothing. Nothing was spent.")
+        raise Unsupported(
+            "No record can move this statistic within the declared bounds, so it tells nothing: change its features' "
+            "limits (clip, between) or the schema's bounds. Nothing was spent."
+        )
     return given, _additive_law(sensitivity, lattice, guarantee, given), lattice, sensitivity
 
 
@@ -323,8 +327,14 @@ def _records_law(
         assert isinstance(guarantee, PureDP)
         cells = statistic.cell_count(schema)
         return randomized_response(cells, guarantee.epsilon), unit_lattice(cells), None
-    unrounded = statistic.sensitivity(schema, norm=1 if mechanism == "laplace" else 2)
     low, high, error = feature_range(statistic.feature, schema)
+    if not low < high:
+        raise InvalidArgument(
+            f"The feature {statistic.feature!s:.200} is the same for every record within the declared bounds, so its "
+            "answers tell nothing: change its limits (clip, between) or the schema's bounds. Nothing was spent.",
+            argument="feature",
+        )
+    unrounded = statistic.sensitivity(schema, norm=1 if mechanism == "laplace" else 2)
     (scale,) = _scales(unrounded, guarantee, (Fraction(1),))
     lattice = lattice_for([sum_step(scale=scale, n=1, low=low, high=high, error=error)], [(low, high, error)])
     span = (lattice.high[0] - lattice.low[0]) * Fraction(lattice.step[0])

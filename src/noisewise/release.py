@@ -41,6 +41,7 @@ from noisewise.statistics.sensitivity import checked_weights
 FORMAT = "noisewise-release/1"
 LARGEST_FILE = 200 * 2**20
 LARGEST_VALUE = 2**100
+ENOUGH = 1 - 1e-9  # of the noise that is due; a margin for later rounding rules
 
 MECHANISM_OF = {
     "discrete-laplace": "laplace",
@@ -343,19 +344,18 @@ def _check_records(release: Release) -> None:
 def _check_promise(release: Release) -> None:
     """Plan the release again: its noise must be at least what its guarantee asks for, whoever wrote the file."""
     law, statistic = release.law, release.statistic
-    has_weights = not isinstance(statistic, Records | OrderStatistic | SmallestEigenvalue)
     due = plan(
         statistic,
         release.schema,
         guarantee=release.guarantee,
         mechanism=law if isinstance(law, FiniteLaw) else MECHANISM_OF[law.family],
-        weights=release.weights if has_weights else None,
+        weights=None if isinstance(statistic, Records | OrderStatistic | SmallestEigenvalue) else release.weights,
     )
-    is_enough = type(law) is type(due.law) and _is_as_noisy(law, due.law)
-    if not is_enough and not (has_weights and _is_shown_enough(law, due)):
+    share = _share_of_noise(law, due.law) if type(law) is type(due.law) else 0.0
+    if share < ENOUGH and not _is_shown_enough(law, due, share):
         raise InvalidRelease(
-            f"The noise of this release is less than {release.guarantee} asks for {str(statistic):.200}: its guarantee is not "
-            "to be trusted."
+            f"The noise of this release is less than {release.guarantee} asks for {statistic!s:.200}: its guarantee is "
+            "not to be trusted."
         )
     if isinstance(law, AdditiveLaw) and getattr(statistic, "is_count", False) and set(law.step) != {1.0}:
         raise InvalidRelease("Counts are released on the whole numbers: the step must be 1.")
@@ -363,20 +363,15 @@ def _check_promise(release: Release) -> None:
         raise InvalidRelease("A private quantile lies between the bounds of its column.")
 
 
-def _is_shown_enough(law: Law, due: Plan) -> bool:
-    """True where a longer search shows that noise below that of today's plan is enough: an earlier one went farther.
+def _is_shown_enough(law: Law, due: Plan, share: float) -> bool:
+    """True where a longer search shows that a share of the noise of today's plan is enough: an earlier went farther.
 
     Noise that two records refute is refused without it; noise that neither refutes is told from that which is too low.
     """
     sensitivity = due.sensitivity
-    if type(law) is not type(due.law) or sensitivity is None or sensitivity.is_exact:
+    if sensitivity is None or sensitivity.is_exact or share * float(sensitivity.value) < sensitivity.attained * ENOUGH:
         return False
-    assert isinstance(law, AdditiveLaw)
-    assert isinstance(due.law, AdditiveLaw)
-    share = min(own / least for own, least in zip(law.scale, due.law.scale, strict=True))
-    if share * float(sensitivity.value) < sensitivity.attained * (1 - 1e-9):
-        return False
-    if _is_as_noisy(law, proven(due, law.scale).law):
+    if _share_of_noise(law, proven(due, share).law) >= ENOUGH:
         return True
     raise InvalidRelease(
         f"Whether the noise of this release is as much as {due.guarantee} asks for cannot be shown: it has "
@@ -386,15 +381,15 @@ def _is_shown_enough(law: Law, due: Plan) -> bool:
     )
 
 
-def _is_as_noisy(law: Law, due: Any) -> bool:
-    """True where a law hides at least as much as the one that is due; a margin of 1e-9 for later rounding rules."""
+def _share_of_noise(law: Law, due: Any) -> float:
+    """How much a law hides of what the one that is due does: their ratio, or 0 and 1 where only enough counts."""
     if isinstance(law, AdditiveLaw):
-        return all(scale >= least * (1 - 1e-9) for scale, least in zip(law.scale, due.scale, strict=True))
+        return float(min(scale / least for scale, least in zip(law.scale, due.scale, strict=True)))
     if isinstance(law, SmoothLaw):
-        return bool(law.alpha <= due.alpha and law.beta <= due.beta * (1 + 1e-9))
+        return float(law.alpha <= due.alpha and law.beta <= due.beta / ENOUGH)
     if isinstance(law, RandomizedResponse):
-        return bool(law.keep <= due.keep)
-    return isinstance(law, FiniteLaw) or bool(law.epsilon <= due.epsilon)
+        return float(law.keep <= due.keep)
+    return float(isinstance(law, FiniteLaw) or law.epsilon <= due.epsilon)
 
 
 def _digest(plain: Mapping[str, object]) -> str:

@@ -89,7 +89,8 @@ class _Search:
     enough: float | None
 
 
-_SEARCH: ContextVar[_Search] = ContextVar("search", default=_Search(LARGEST_WORK, None))
+_USUAL = _Search(LARGEST_WORK, None)
+_SEARCH: ContextVar[_Search] = ContextVar("search", default=_USUAL)
 
 
 @contextmanager
@@ -133,7 +134,12 @@ def unit_range_weights(features: Sequence[Feature], schema: Schema) -> tuple[Fra
     for feature, (low, high, _) in zip(features, feature_ranges(features, schema), strict=True):
         width = Fraction(high) - Fraction(low) if schema.is_change_one else Fraction(max(abs(low), abs(high)))
         if width <= 0:
-            raise InvalidArgument(f"The feature {feature} is constant; it tells nothing.", argument="features")
+            raise InvalidArgument(
+                f"The feature {feature!s:.200} is the same for every record within the declared bounds, so it tells "
+                "nothing: leave it out, or change its limits (clip, between) or the schema's bounds. "
+                "Nothing was spent.",
+                argument="features",
+            )
         weights.append(1 / width)
     return tuple(weights)
 
@@ -374,7 +380,9 @@ class _BranchAndBound:
     def _special(self, name: str, low: float, high: float, written: set[float]) -> Array:
         column = self.schema.columns[name]
         if isinstance(column, Levels):
-            return np.arange(low, high + 1) if len(column) <= MANY_LEVELS else telling_codes(self.features, name, column)
+            return (
+                np.arange(low, high + 1) if len(column) <= MANY_LEVELS else telling_codes(self.features, name, column)
+            )
         return np.array(sorted({low, high, *(min(max(edge, low), high) for edge in (0.0, *written))}))
 
 
