@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from contextvars import ContextVar
 from fractions import Fraction
 
 import pytest
@@ -73,9 +72,7 @@ def test_a_feature_too_large_or_too_deep_is_refused_where_it_is_made() -> None:
 def test_the_search_spends_no_more_than_its_work_however_large_the_features(monkeypatch: pytest.MonkeyPatch) -> None:
     """The calls for small pieces count, too: they were most of what a search of large features cost."""
     work, calls = 2 * 10**7, []
-    search = ContextVar[sensitivity._Search]("small")
-    search.set(sensitivity._Search(work, None))
-    monkeypatch.setattr(sensitivity, "_SEARCH", search)
+    monkeypatch.setattr(sensitivity, "LARGEST_WORK", work)
     counted = sensitivity._BranchAndBound._values
 
     def values(self, low, high):

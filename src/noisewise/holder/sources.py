@@ -371,13 +371,6 @@ def _as_code(value: Any, name: str, column: Levels, engine: str) -> Any:
     import ibis
 
     check_cells(len(column), engine, f"Column {name!r} has {len(column)} levels")
-    if value.type().is_boolean() and {"0", "1"}.isdisjoint(map(str, column.levels)):
-        raise InvalidData(
-            f"Column {name!r} holds truth values, which are read as 1 and 0, and neither is among its levels: "
-            "declare Levels([0, 1]). Nothing was spent.",
-            column=name,
-            fault="unknown level",
-        )
     if value.type().is_string():
         pairs = [(value == str(level), i) for i, level in enumerate(column.levels)]
     else:

@@ -324,7 +324,13 @@ def _faults(parsed: ir.Table, name: str, schema: Schema) -> list[tuple[str, Any,
     value, given, column = parsed[name], parsed[GIVEN + name], schema.columns[name]
     absent = ~given
     if isinstance(column, Levels):
-        faults = [("unknown level", given & value.isnull(), "list every level in Levels([...])")]
+        faults = [
+            (
+                "unknown level",
+                given & value.isnull(),
+                "list every level in Levels([...]); true and false are read as 1 and 0",
+            )
+        ]
     else:
         absent = absent | value.isnan()
         beyond = (value < double(column.low)) | (value > double(column.high))

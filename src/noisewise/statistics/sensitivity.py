@@ -89,18 +89,17 @@ class _Search:
     enough: float | None
 
 
-_USUAL = _Search(LARGEST_WORK, None)
-_SEARCH: ContextVar[_Search] = ContextVar("search", default=_USUAL)
+_PROOF: ContextVar[_Search | None] = ContextVar("proof", default=None)
 
 
 @contextmanager
 def proving(enough: Fraction) -> Iterator[None]:
     """Sensitivities computed inside are searched until they are at most `enough`, for `LARGEST_PROOF` at most."""
-    token = _SEARCH.set(_Search(LARGEST_PROOF, float(enough) * (1 - 2.0**-39)))
+    token = _PROOF.set(_Search(LARGEST_PROOF, float(enough) * (1 - 2.0**-39)))
     try:
         yield
     finally:
-        _SEARCH.reset(token)
+        _PROOF.reset(token)
 
 
 def exact(value: Fraction, norm: int, argument: str) -> Sensitivity:
@@ -153,7 +152,11 @@ def joint_sensitivity(
     squared L2 suprema add.
     """
     values, attained, arguments = [], [], []
-    groups, given, search = _independent_groups(features), weights_above(weights), _SEARCH.get()
+    groups, given, search = (
+        _independent_groups(features),
+        weights_above(weights),
+        _PROOF.get() or _Search(LARGEST_WORK, None),
+    )
     work = search.work
     for k, group in enumerate(groups):
         found, spent = _group_sensitivity(
