@@ -11,6 +11,7 @@ import hashlib
 import json
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,9 @@ from hypothesis import strategies as st
 from release_examples import EXAMPLES, loaded_or_told, refusal
 
 import noisewise as nw
+from noisewise.errors import InvalidRelease
 from noisewise.report.words import describe_release
+from noisewise.statistics import sensitivity
 
 
 def hashed(plain: dict[str, Any]) -> dict[str, Any]:
@@ -247,3 +250,31 @@ def test_a_forgery_at_random_places_loads_or_is_refused_and_never_crashes(data: 
         else:
             plain = changed(plain, path, ... if act == "remove" else data.draw(HOSTILE))
     load_or_refuse(plain)
+
+
+# ---- noise between what a short search certifies and what records reach ----
+
+TIGHT = Path(__file__).parent / "golden" / "tight-release-1.json"  # of 0.1, whose search of these features took 13 s
+
+
+def with_noise(share: float) -> str:
+    plain = json.loads(TIGHT.read_text("utf-8"))
+    plain["law"]["scale"] = [share * scale for scale in plain["law"]["scale"]]
+    return json.dumps(hashed(plain))
+
+
+def test_a_release_whose_bound_took_a_longer_search_loads_as_it_did() -> None:
+    release = nw.Release.load(TIGHT)
+    due = nw.plan(release.statistic, release.schema, guarantee=release.guarantee, weights=release.weights)
+    assert due.law.scale[0] > 1.01 * release.law.scale[0], "today's plan has more noise, so something was shown"
+    assert json.loads(release.to_bytes()) == json.loads(TIGHT.read_text("utf-8"))
+
+
+def test_noise_that_two_records_refute_is_refused_and_noise_that_none_does_is_told_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(InvalidRelease, match="is not to be trusted"):
+        nw.Release.from_bytes(with_noise(0.9).encode())
+    monkeypatch.setattr(sensitivity, "LARGEST_PROOF", sensitivity.LARGEST_WORK // 20)
+    with pytest.raises(InvalidRelease, match=r"cannot be shown.*Ask the holder"):
+        nw.Release.from_bytes(with_noise(0.999).encode())

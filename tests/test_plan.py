@@ -202,3 +202,17 @@ def test_parts_out_of_order_are_refused() -> None:
     for part in [(1, 0), ("1/2", "1/2"), (-1, 1), (0, 2), (0,), "01"]:
         with pytest.raises(InvalidArgument, match="part"):
             nw.plan(nw.Mean(x), schema_of(), guarantee=nw.PureDP(1), part=part)
+
+
+@pytest.mark.parametrize("make", [nw.Mean, nw.Sum, nw.Records], ids=["mean", "sum", "records"])
+def test_a_feature_that_no_record_moves_is_refused_with_the_way_out(make) -> None:
+    where = nw.Schema({"x": nw.Bounded(0, 1)}, n=10, neighbours="change-one")
+    for feature in (nw.column("x").clip(2, 3), nw.column("x") * 0):
+        with pytest.raises(nw.InvalidArgument, match=r"the same for every record .* change its limits .* Nothing was"):
+            nw.plan(make(feature), where, guarantee=nw.PureDP(1))
+
+
+def test_truth_values_as_levels_are_refused_with_the_way_out() -> None:
+    for make in (lambda: nw.Levels([True, False]), lambda: nw.column("b").equals(True)):
+        with pytest.raises(nw.InvalidArgument, match="write 1 for True and 0 for False"):
+            make()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -29,9 +29,11 @@ from noisewise.schema import Schema, checked_schema
 from noisewise.statistics import Marginals, Moments, Records, SmallestEigenvalue, Statistic
 from noisewise.statistics.enclosure import feature_range, feature_ranges
 from noisewise.statistics.order import OrderStatistic, Quantile
-from noisewise.statistics.sensitivity import Sensitivity, checked_weights, exact, short_above
+from noisewise.statistics.sensitivity import Sensitivity, checked_weights, exact, norm_above, proving, short_above
 
 Part = tuple[Fraction, Fraction]
+
+SEARCHED = frozenset({"mean", "sum", "truncated-sum", "moments"})  # statistics whose sensitivity is searched for
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,21 @@ def plan(
     return Plan(schema, statistic, guarantee, str(chosen), settled[0], read, *settled[1:])
 
 
+def proven(made: Plan, share: float) -> Plan:
+    """The plan again, its sensitivity searched for longer and only until that share of its noise is shown to be enough.
+
+    A noise scale is proportional to the sensitivity: that of the features, and a few steps of the lattice for rounding.
+    """
+    if made.sensitivity is None or made.statistic.kind not in SEARCHED:
+        return made
+    steps = [4 * weight * Fraction(step) for weight, step in zip(made.weights, made.lattice.step, strict=True)]
+    with proving(Fraction(share) * made.sensitivity.value - norm_above(steps, made.sensitivity.norm)):
+        settled = _settle.__wrapped__(
+            made.statistic, made.part_schema, made.guarantee, made.mechanism, made.weights, None
+        )
+    return replace(made, law=settled[1], lattice=settled[2], sensitivity=settled[3])
+
+
 def reading_divisor(statistic: Statistic, schema: Schema) -> int:
     """n for a mean, the whole weight of one record for a tied table, else 1."""
     if isinstance(statistic, Marginals):
@@ -210,7 +227,10 @@ def _settle(
     else:
         lattice, sensitivity = _sum_lattice(statistic, schema, guarantee, noise, unrounded, given)
     if sensitivity.value <= 0:
-        raise Unsupported("No record can move this statistic on its lattice: it tells nothing. Nothing was spent.")
+        raise Unsupported(
+            "No record can move this statistic within the declared bounds, so it tells nothing: change its features' "
+            "limits (clip, between) or the schema's bounds. Nothing was spent."
+        )
     return given, _additive_law(noise, sensitivity, lattice, guarantee, given), lattice, sensitivity
 
 
@@ -302,9 +322,15 @@ def _records_law(
         assert isinstance(guarantee, PureDP)
         cells = statistic.cell_count(schema)
         return randomized_response(cells, guarantee.epsilon), unit_lattice(cells), None
+    low, high, error = feature_range(statistic.feature, schema)
+    if not low < high:
+        raise InvalidArgument(
+            f"The feature {statistic.feature!s:.200} is the same for every record within the declared bounds, so its "
+            "answers tell nothing: change its limits (clip, between) or the schema's bounds. Nothing was spent.",
+            argument="feature",
+        )
     noise = added_noise(mechanism)
     unrounded = statistic.sensitivity(schema, norm=noise.norm)
-    low, high, error = feature_range(statistic.feature, schema)
     (scale,) = _scales(noise, unrounded, guarantee, (Fraction(1),))
     lattice = lattice_for([sum_step(scale=scale, n=1, low=low, high=high, error=error)], [(low, high, error)])
     span = (lattice.high[0] - lattice.low[0]) * Fraction(lattice.step[0])

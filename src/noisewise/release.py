@@ -29,7 +29,7 @@ from noisewise.errors import InvalidArgument, InvalidRelease, NoisewiseError
 from noisewise.exact import fraction
 from noisewise.files import checked_path, read_file, read_json
 from noisewise.laws import Form, Law, action_law, additive_law, cell_law, law_from_dict
-from noisewise.plan import Part, Plan, canonical, plan, reading_divisor
+from noisewise.plan import Part, Plan, canonical, plan, proven, reading_divisor
 from noisewise.printable import printable, shown
 from noisewise.privacy.guarantee import Guarantee, guarantee_from_dict
 from noisewise.privacy.mechanism import mechanism_named
@@ -41,6 +41,7 @@ from noisewise.statistics.sensitivity import checked_weights
 FORMAT = "noisewise-release/1"
 LARGEST_FILE = 200 * 2**20
 LARGEST_VALUE = 2**100
+ENOUGH = 1 - 1e-9  # of the noise that is due; a margin for later rounding rules
 
 Whole = Annotated[StrictInt, Field(gt=-LARGEST_VALUE, lt=LARGEST_VALUE)]
 
@@ -329,15 +330,34 @@ def _check_promise(release: Release) -> None:
         mechanism=law if law.form is Form.ACTION else law.mechanism,
         weights=None if isinstance(statistic, Records | OrderStatistic | SmallestEigenvalue) else release.weights,
     )
-    if law.family != due.law.family or not law.is_as_noisy_as(due.law):
+    share = law.share_of_noise(due.law) if law.family == due.law.family else 0.0
+    if share < ENOUGH and not _is_shown_enough(law, due, share):
         raise InvalidRelease(
-            f"The noise of this release is less than {release.guarantee} asks for {statistic}: its guarantee is not "
-            "to be trusted."
+            f"The noise of this release is less than {release.guarantee} asks for {statistic!s:.200}: its guarantee is "
+            "not to be trusted."
         )
     if law.form is Form.NUMBER and statistic.is_count and set(additive_law(law).step) != {1.0}:
         raise InvalidRelease("Counts are released on the whole numbers: the step must be 1.")
     if law.form is Form.POINT and not due.lattice.low[0] <= release.value[0] <= due.lattice.high[0]:
         raise InvalidRelease("A private quantile lies between the bounds of its column.")
+
+
+def _is_shown_enough(law: Law, due: Plan, share: float) -> bool:
+    """True where a longer search shows that a share of the noise of today's plan is enough: an earlier went farther.
+
+    Noise that two records refute is refused without it; noise that neither refutes is told from that which is too low.
+    """
+    sensitivity = due.sensitivity
+    if sensitivity is None or sensitivity.is_exact or share * float(sensitivity.value) < sensitivity.attained * ENOUGH:
+        return False
+    if law.share_of_noise(proven(due, share).law) >= ENOUGH:
+        return True
+    raise InvalidRelease(
+        f"Whether the noise of this release is as much as {due.guarantee} asks for cannot be shown: it has "
+        f"{share:.4g} of the noise that a bound certified here asks for, no two records were found that need more than "
+        f"{sensitivity.attained / float(sensitivity.value):.4g} of it, and the search between the two was given up "
+        "after its share of work. Ask the holder for a release with simpler features or of the present version."
+    )
 
 
 def _digest(plain: Mapping[str, object]) -> str:

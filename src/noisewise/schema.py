@@ -97,8 +97,11 @@ class Levels:
 def checked_level(level: object, argument: str) -> Level:
     """A level as a text or a whole number of bounded length; its digits are counted without writing them out."""
     if isinstance(level, bool) or not isinstance(level, str | int):
+        way = "; write 1 for True and 0 for False: a column of truth values is read as 1 and 0"
         raise InvalidArgument(
-            f"{argument} = {level!r:.60} cannot be used: a level is a text or a whole number.", argument=argument
+            f"{argument} = {level!r:.60} cannot be used: a level is a text or a whole number"
+            f"{way if level is True or level is False else ''}.",
+            argument=argument,
         )
     if len(level) > LONGEST_LEVEL if isinstance(level, str) else abs(level) >= 10 ** (LONGEST_LEVEL - 1):
         raise InvalidArgument(

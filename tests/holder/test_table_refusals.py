@@ -64,6 +64,7 @@ def test_unknown_levels_are_refused_under_every_policy(source: list[Any]) -> Non
         fill = {"x": levels.levels[0]}
         error = refusal({"x": source}, one(levels, 3, missing=fill, outside="clamp"))
         assert (error.column, error.fault, error.rows) == ("x", "unknown level", unknown)
+        assert "true and false are read as 1 and 0" in str(error)
 
 
 def test_missing_levels_follow_the_policy() -> None:

@@ -186,6 +186,56 @@ def thirty_large_features():
     return planned(f"mean({', '.join(entangled(30, 12, seed) for seed in range(30))})", 12)
 
 
+def chained(terms: int, columns: int, seed: int) -> str:
+    """The same products one after the other: each operation stands inside the next."""
+    chance = random.Random(seed)
+    products = (
+        f"x{chance.randrange(columns)}*x{chance.randrange(columns)}-{chance.random():.2f}" for _ in range(terms)
+    )
+    return " - ".join(f"abs({product})" for product in products)
+
+
+@long
+def thirty_features_of_sixty_products():
+    return read_again(planned(f"mean({', '.join(chained(60, 12, seed) for seed in range(30))})", 12))
+
+
+@long
+def as_many_operations_as_may_be():
+    return read_again(planned(f"mean({', '.join(chained(88, 12, seed) for seed in range(32))})", 12))
+
+
+@long
+def moments_of_sixty_chained_features():
+    import noisewise as nw
+
+    rows = [nw.statistic(f"mean({chained(30, 12, seed)})").features[0] for seed in range(60)]
+    return nw.plan(nw.Moments(rows, "x0"), schema(12), guarantee=nw.PureDP(1))
+
+
+@long
+def sums_of_a_few_of_a_hundred_thousand_levels():
+    import noisewise as nw
+
+    column = nw.column("g")
+    row = [sum((column.equals(f"l{10 * i + j}") for j in range(6)), column.equals(f"l{10 * i + 6}") * (i + 2))
+           for i in range(900)]  # fmt: skip
+    return nw.plan(nw.Mean(*row), levels(100_000), guarantee=nw.PureDP(1))
+
+
+@long
+def noise_that_a_longer_search_cannot_show():
+    """A release with less noise than is certified and more than records refute: the search for a proof is bounded."""
+    from dataclasses import replace
+
+    import noisewise as nw
+
+    made = planned(f"mean({', '.join(chained(88, 12, seed) for seed in range(32))})", 12)
+    less = replace(made, law=replace(made.law, scale=tuple(0.5 * scale for scale in made.law.scale)))
+    release = nw.Release.of(less, [0] * made.law.size, dataset="made", ledger_head=None, simulated=True)
+    return nw.Release.from_bytes(release.to_bytes())
+
+
 @long
 def products_along_two_thousand_columns():
     return planned(f"mean({', '.join(f'x{i}*x{i + 1}' for i in range(1900))})", 1901, low=-1)

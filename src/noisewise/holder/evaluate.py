@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from noisewise.errors import InvalidData, Unsupported
-from noisewise.holder.table import BLOCK, GRAIN, Table, double, indicator, settled
+from noisewise.holder.sources import check_cells
+from noisewise.holder.table import BLOCK, GRAIN, Table, double, indicator, settled, totalled
 from noisewise.lattice import Lattice, entry_steps, lattice_for
 from noisewise.plan import Plan, eigenvalue_gram_step
 from noisewise.schema import Level, Schema
@@ -82,6 +83,7 @@ def record_values(table: Table, statistic: Records, plan: Plan) -> np.ndarray[An
     _check_sizes([statistic.feature], schema, table.engine)
     rows = table.rows(plan.part)
     if statistic.cells is not None:
+        check_cells(len(statistic.cells), table.engine, f"Answers are in {len(statistic.cells) + 1} cells")
         value = statistic.feature.fold(IbisAlgebra(rows, schema, table.engine))
         cell = _cell(value, statistic.cells)
     elif statistic.feature.operation == "column":
@@ -195,16 +197,16 @@ def _summed(table: Table, rows: Any, values: Sequence[Any], lattice: Lattice, ex
         if _reads_rows(value):
             # Summed above the lowest integer: only the width of the range has to fit into 62 bits.
             totals[f"s{k}"] = (_lattice_integer(value, lattice, k, table.engine) - lattice.low[k]).sum()
-    result = table.execute(rows.aggregate(**totals)).to_pylist()[0]
+    result = totalled(rows, totals, table.execute)
     if expected is not None and result["rows"] != expected:
         raise InvalidData(
             "The records changed after they were read: their number is no longer the declared one. "
             "Read the table again. Nothing was spent.",
             fault="changed",
         )
-    # The sum of no rows (possible under add-remove) is null, which means 0; a value that is the same for every record
-    # (the intercept under add-remove) has low = high and is no column of its own.
-    return tuple(int(result.get(f"s{k}") or 0) + lattice.low[k] * result["rows"] for k in range(len(values)))
+    # A value that is the same for every record (the intercept under add-remove) has low = high and is no column of its
+    # own.
+    return tuple(result.get(f"s{k}", 0) + lattice.low[k] * result["rows"] for k in range(len(values)))
 
 
 def _reads_rows(value: Any) -> bool:
@@ -244,6 +246,7 @@ def _histogram(table: Table, statistic: Histogram, plan: Plan) -> tuple[int, ...
     schema = plan.part_schema
     rows = table.rows(plan.part)
     edges = statistic.inner_edges(schema)
+    check_cells(len(edges or ()), table.engine, f"The histogram has {len(edges or ()) + 1} cells")
     cell = rows[statistic.column] if edges is None else _cell(rows[statistic.column], edges)
     return _cell_counts(table, rows.select(cell=cell.cast("int64")), statistic.tables(schema)[0])
 

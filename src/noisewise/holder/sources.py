@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from noisewise.errors import InvalidArgument, InvalidData, NoisewiseError
+from noisewise.errors import InvalidArgument, InvalidData, NoisewiseError, Unsupported
 from noisewise.schema import Bounded, Levels, Schema
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ Stamp = tuple[str, int, int]
 POSITION, ORDER, KEY = "__position", "__order", "__key"
 GIVEN = "__given_"
 SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
+MOST_CASES = 10_000  # in one question to an engine other than DuckDB
 PARQUET = ".parquet"
 SOURCES = (
     "a path to a .csv, .csv.gz, .tsv or .parquet file, a pandas or Polars frame, an Arrow table, "
@@ -325,7 +326,9 @@ def parse(source: Source, schema: Schema, *, order: str | None, key: str | None)
     columns: dict[str, Any] = {}
     for name, column in schema.columns.items():
         value = raw[name]
-        columns[name] = _as_number(value) if isinstance(column, Bounded) else _as_code(value, column)
+        columns[name] = (
+            _as_number(value) if isinstance(column, Bounded) else _as_code(value, name, column, source.engine)
+        )
         columns[GIVEN + name] = value.notnull() & ~value.isnan() if value.type().is_floating() else value.notnull()
     if order is not None:
         columns[ORDER] = raw[order]
@@ -334,6 +337,15 @@ def parse(source: Source, schema: Schema, *, order: str | None, key: str | None)
     if key is not None:
         columns[KEY] = raw[key].cast("string")
     return raw.select(*named(columns))
+
+
+def check_cells(count: int, engine: str, what: str) -> None:
+    """Refuse more cases in one question than engines other than DuckDB take in reasonable time."""
+    if engine != "duckdb" and count > MOST_CASES:
+        raise Unsupported(
+            f"{what}, and a question to {engine} can tell at most {MOST_CASES} apart. Use coarser ones, or export the "
+            "table to Parquet or Arrow and read that: DuckDB takes more. Nothing was spent."
+        )
 
 
 def named(columns: Mapping[str, Any]) -> list[Any]:
@@ -354,10 +366,11 @@ def _without_truth(value: Any) -> Any:
     return ibis.cases((value, 1), (~value, 0)).cast("int64") if value.type().is_boolean() else value
 
 
-def _as_code(value: Any, column: Levels) -> Any:
+def _as_code(value: Any, name: str, column: Levels, engine: str) -> Any:
     """The index of the level, by text in a text column and by value in a numeric one; null if unknown."""
     import ibis
 
+    check_cells(len(column), engine, f"Column {name!r} has {len(column)} levels")
     if value.type().is_string():
         pairs = [(value == str(level), i) for i, level in enumerate(column.levels)]
     else:

@@ -24,6 +24,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -42,6 +43,7 @@ Part = tuple[Fraction, Fraction]
 
 BLOCK = "__block"
 GRAIN = 2.0**-430  # 4e-130
+WIDEST = 500  # totals in one row of an answer; Postgres gives no row of more than 1664 columns
 _PLACE = "__place"
 _SHORTEST_KEY = 16
 _HASH_BITS = 128
@@ -281,8 +283,7 @@ def _check_records(source: Source, parsed: ir.Table, schema: Schema, row_id: str
     elif ORDER in parsed.columns:
         counts |= {"absent": parsed[ORDER].isnull().sum(), "distinct": parsed[ORDER].nunique()}
     source.check_unchanged()
-    found = source.run(parsed.aggregate(**counts).to_pyarrow).to_pylist()[0]
-    seen = {name: int(value or 0) for name, value in found.items()}
+    seen = totalled(parsed, counts, lambda question: source.run(question.to_pyarrow))
     if seen["rows"] == 0 and schema.is_change_one:
         raise InvalidData(f"The {source.kind} holds no records. Nothing was spent.", fault="no rows")
     every = [(name, fault, seen[f"fault{i}"], advice) for i, (name, fault, _, advice) in enumerate(faults)]
@@ -298,12 +299,38 @@ def _check_records(source: Source, parsed: ir.Table, schema: Schema, row_id: str
         _check_ids(seen, row_id)
 
 
+def totalled(rows: ir.Table, totals: Mapping[str, ir.Scalar], ask: Callable[[ir.Table], pa.Table]) -> dict[str, int]:
+    """Totals over all rows by name, however many: one question, so that an engine answers all of one state of its data.
+
+    More than `WIDEST` are asked for as several rows of one answer. A sum of no rows is null, which means 0.
+    """
+    import ibis
+
+    names = list(totals)
+    pieces = [names[start : start + WIDEST] for start in range(0, len(names), WIDEST)]
+    if len(pieces) == 1:
+        return {name: int(total or 0) for name, total in ask(rows.aggregate(**totals)).to_pylist()[0].items()}
+    answers = []
+    for k, piece in enumerate(pieces):
+        answer = rows.aggregate(**{f"t{i}": totals[name].cast("int64") for i, name in enumerate(piece)})
+        filled = {f"t{i}": ibis.literal(0, type="int64") for i in range(len(piece), WIDEST)}
+        answers.append(answer.mutate(piece=ibis.literal(k, type="int64"), **filled))
+    found = {int(row["piece"]): row for row in ask(ibis.union(*answers)).to_pylist()}
+    return {name: int(found[k][f"t{i}"] or 0) for k, piece in enumerate(pieces) for i, name in enumerate(piece)}
+
+
 def _faults(parsed: ir.Table, name: str, schema: Schema) -> list[tuple[str, Any, str]]:
     """What would not fit in one column: the fault, its condition, and how to put it right."""
     value, given, column = parsed[name], parsed[GIVEN + name], schema.columns[name]
     absent = ~given
     if isinstance(column, Levels):
-        faults = [("unknown level", given & value.isnull(), "list every level in Levels([...])")]
+        faults = [
+            (
+                "unknown level",
+                given & value.isnull(),
+                "list every level in Levels([...]); true and false are read as 1 and 0",
+            )
+        ]
     else:
         absent = absent | value.isnan()
         beyond = (value < double(column.low)) | (value > double(column.high))

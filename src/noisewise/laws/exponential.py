@@ -32,8 +32,8 @@ class ExponentialQuantile:
     def read(self, values: Floats) -> Floats:
         return values * self.step
 
-    def is_as_noisy_as(self, due: ExponentialQuantile) -> bool:
-        return self.epsilon <= due.epsilon
+    def share_of_noise(self, due: ExponentialQuantile) -> float:
+        return float(self.epsilon <= due.epsilon)
 
     def smaller(self, factor: Fraction) -> ExponentialQuantile:
         return ExponentialQuantile(self.epsilon / factor, self.step)

@@ -74,8 +74,8 @@ class RandomizedResponse:
     def read(self, values: Floats) -> Floats:
         return values
 
-    def is_as_noisy_as(self, due: RandomizedResponse) -> bool:
-        return self.keep <= due.keep
+    def share_of_noise(self, due: RandomizedResponse) -> float:
+        return float(self.keep <= due.keep)
 
     def smaller(self, factor: Fraction) -> RandomizedResponse:
         odds = self.keep / self.other / factor
@@ -118,9 +118,9 @@ class FiniteLaw:
         """The action of each output."""
         return np.array([self.actions[int(value)] for value in values])
 
-    def is_as_noisy_as(self, due: FiniteLaw) -> bool:
-        """Its plan has checked its rows exactly."""
-        return True
+    def share_of_noise(self, due: FiniteLaw) -> float:
+        """1: its plan has checked its rows exactly."""
+        return 1.0
 
     def smaller(self, factor: Fraction) -> FiniteLaw:
         return FiniteLaw(tuple(_sharpened(row, k, factor) for k, row in enumerate(self.rows)), self.actions)

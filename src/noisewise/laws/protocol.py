@@ -60,8 +60,8 @@ class Law(Protocol):
     def read(self, values: Floats) -> Floats:
         """Published integers in the units of the sum, or as what they stand for."""
 
-    def is_as_noisy_as(self, due: Self) -> bool:
-        """True where it hides at least as much as `due`, a law of its own kind."""
+    def share_of_noise(self, due: Self) -> float:
+        """How much it hides of what `due`, a law of its own kind, does: their ratio, or 0 or 1 if only that counts."""
 
     def smaller(self, factor: Fraction) -> Self:
         """The same law with less noise: scales shrink by `factor`, odds and rates grow by 1/factor (planted faults)."""
@@ -150,9 +150,8 @@ class AdditiveLaw(ABC):
     def read(self, values: Floats) -> Floats:
         return values * (np.array(self.step) if self.size == len(values) else self.step[0])
 
-    def is_as_noisy_as(self, due: Self) -> bool:
-        """A margin of 1e-9 is for later rounding rules."""
-        return all(scale >= least * (1 - 1e-9) for scale, least in zip(self.scale, due.scale, strict=True))
+    def share_of_noise(self, due: Self) -> float:
+        return min(scale / least for scale, least in zip(self.scale, due.scale, strict=True))
 
     def smaller(self, factor: Fraction) -> Self:
         return replace(self, scale=tuple(float(factor) * scale for scale in self.scale))
@@ -222,8 +221,9 @@ class SmoothLaw(ABC):
     def read(self, values: Floats) -> Floats:
         return values * self.step
 
-    def is_as_noisy_as(self, due: Self) -> bool:
-        return self.alpha <= due.alpha and self.beta <= due.beta * (1 + 1e-9)
+    def share_of_noise(self, due: Self) -> float:
+        """A margin of 1e-9 is for later rounding rules."""
+        return float(self.alpha <= due.alpha and self.beta <= due.beta * (1 + 1e-9))
 
     def smaller(self, factor: Fraction) -> Self:
         return replace(self, alpha=self.alpha / factor)

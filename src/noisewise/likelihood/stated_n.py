@@ -124,7 +124,7 @@ class Partial:
         return min(1.0, sides * float(self.law.cdf(-excess, self.component)))
 
     def allowed(self, n: int) -> tuple[int, int | None]:
-        """The least and the most records (None: any number) that it allows, with a tail of .01 or more, n among them."""
+        """The least and the most records (None: any number) that it allows (a tail of .01 or more), n among them."""
         limit = self.release.schema.largest_n
         least = self._edge(-1, n)
         most = None if self.tail(limit) >= NAMED else self._edge(n, limit)
@@ -334,8 +334,9 @@ def _no_sums(*_: object) -> Ranges:
 
 for _kind in (OrderStatistic, Records, SmallestEigenvalue):
     total_components.register(_kind, _nobody)
-for _kind in (Moments, OrderStatistic, Records, SmallestEigenvalue):  # moments: the count beside them says more
+for _kind in (OrderStatistic, Records, SmallestEigenvalue):
     component_ranges.register(_kind, _no_sums)
+component_ranges.register(Moments, _no_sums)  # the count beside them says more
 
 
 def _tail_of_sum(law: AdditiveLaw, components: tuple[int, ...], excess: int) -> float:

@@ -218,10 +218,10 @@ def read_features(features: Sequence[object], name: str) -> tuple[Feature, ...]:
                 argument="features",
             )
         read.append(as_feature(feature))
-        if read[-1].depth() > DEEPEST_FEATURE:
+        if read[-1].depth > DEEPEST_FEATURE:
             raise InvalidArgument(f"{name}: a feature is more than {DEEPEST_FEATURE} operations deep.",
                                   argument="features")  # fmt: skip
-        operations += sum(1 for _ in read[-1].nodes())
+        operations += read[-1].size
         if operations > MOST_OPERATIONS:
             raise InvalidArgument(
                 f"{name}: its features have more than {MOST_OPERATIONS} operations together; simplify them, or split "

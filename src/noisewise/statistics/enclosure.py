@@ -142,10 +142,9 @@ def operations(features: Sequence[Feature]) -> int:
         feature = pending.pop()
         if feature in seen:
             continue
-        inner = [argument for argument in feature.arguments if isinstance(argument, Feature)]
         is_whole_power = feature.operation == "power" and feature.arguments[1].denominator == 1
-        seen[feature] = int(feature.arguments[1]) if is_whole_power else max(1, len(inner))
-        pending.extend(inner)
+        seen[feature] = int(feature.arguments[1]) if is_whole_power else max(1, len(feature.inner))
+        pending.extend(feature.inner)
     return sum(seen.values())
 
 
@@ -165,7 +164,7 @@ def feature_range(feature: Feature, schema: Schema) -> tuple[float, float, float
     boxes = whole_box(schema, names)
     if len(names) == 1:
         (name,) = names
-        boxes = {name: _cut(schema, name, boxes[name])}
+        boxes = {name: _cut(feature, schema, name)}
     enclosure: Enclosure = feature.fold(EnclosureAlgebra(schema, boxes))
     return float(enclosure.low.min()), float(enclosure.high.max()), float(enclosure.error.max())
 
@@ -185,11 +184,19 @@ def feature_ranges(features: Sequence[Feature], schema: Schema) -> list[tuple[fl
     return ranges
 
 
-def _cut(schema: Schema, name: str, box: tuple[Array, Array]) -> tuple[Array, Array]:
+def telling_codes(features: Sequence[Feature], name: str, column: Levels) -> Array:
+    """The codes of the levels that the features name and of one that none of them does: the others are as that one."""
+    nodes = (node for feature in features for node in feature.nodes() if node.operation == "equals")
+    named = {column.index(level) for column_name, level in (node.arguments for node in nodes) if column_name == name}
+    other = next((code for code in range(len(column)) if code not in named), None)
+    return np.array(sorted(named if other is None else named | {other}), dtype=float)
+
+
+def _cut(feature: Feature, schema: Schema, name: str) -> tuple[Array, Array]:
     column = schema.column(name)
     if isinstance(column, Levels):
-        codes = np.arange(len(column), dtype=float)
+        codes = telling_codes([feature], name, column)
         return codes, codes
-    edges = np.linspace(box[0][0], box[1][0], 1025)
+    edges = np.linspace(column.low, column.high, 1025)
     edges[0], edges[-1] = column.low, column.high
     return edges[:-1], edges[1:]

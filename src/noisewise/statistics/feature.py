@@ -12,7 +12,7 @@ from __future__ import annotations
 import keyword
 import unicodedata
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Protocol
 
@@ -23,6 +23,7 @@ from noisewise.exact import fraction
 from noisewise.schema import Level, Schema, checked_level
 
 DEEPEST_FEATURE = 100
+DEEPEST_BUILT = 240  # of conditions, and of what statistics build around features as deep as may be given
 LARGEST_FEATURE = 4000  # nodes; keeps hostile release files from costing more than reading them
 
 
@@ -42,12 +43,53 @@ class Algebra(Protocol):
     def shrunk(self, row: tuple[Any, ...], index: int, radius: float) -> Any: ...
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Feature:
-    """One number taken from one record: an operation and its arguments."""
+    """One number taken from one record: an operation and its arguments.
+
+    The features inside it, its hash, its size (nodes, shared ones repeating) and its depth are found once, from those
+    of its arguments, and size and depth are bounded here: a walk over any feature, shared parts or not, is short.
+    """
 
     operation: str
     arguments: tuple[Any, ...]
+    inner: tuple[Feature, ...] = field(init=False)
+    size: int = field(init=False)
+    depth: int = field(init=False)
+    _hash: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        inner = tuple(argument for argument in self.arguments if isinstance(argument, Feature))
+        size, depth = 1 + sum(part.size for part in inner), 1 + max((part.depth for part in inner), default=0)
+        if size > LARGEST_FEATURE:
+            raise InvalidArgument(
+                f"A feature has more than {LARGEST_FEATURE} parts; simplify it, or split it over several features.",
+                argument="feature",
+            )
+        if depth > DEEPEST_BUILT:
+            raise InvalidArgument(
+                f"A feature is more than {DEEPEST_BUILT} operations deep; write long sums as sums of bracketed sums.",
+                argument="feature",
+            )
+        object.__setattr__(self, "inner", inner)
+        object.__setattr__(self, "size", size)
+        object.__setattr__(self, "depth", depth)
+        object.__setattr__(self, "_hash", hash((self.operation, self.arguments)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Feature):
+            return NotImplemented
+        return (self._hash, self.size, self.operation) == (other._hash, other.size, other.operation) and (
+            self.arguments == other.arguments
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Feature, (self.operation, self.arguments)  # hashes of texts differ between processes
 
     def __add__(self, other: object) -> Feature:
         return Feature("add", (self, as_feature(other)))
@@ -103,23 +145,10 @@ class Feature:
     def nodes(self) -> Iterator[Feature]:
         """Every feature inside this one, itself included (shared ones repeat)."""
         pending = [self]
-        count = 0
         while pending:
             feature = pending.pop()
-            count += 1
-            if count > LARGEST_FEATURE:
-                raise InvalidArgument(f"A feature has more than {LARGEST_FEATURE} parts.", argument="feature")
             yield feature
-            pending.extend(argument for argument in feature.arguments if isinstance(argument, Feature))
-
-    def depth(self) -> int:
-        """How many operations stand inside each other."""
-        deepest, level = 0, [self]
-        while level and deepest <= DEEPEST_FEATURE:
-            deepest += 1
-            inner = (a for feature in level for a in feature.arguments if isinstance(a, Feature))
-            level = list({id(feature): feature for feature in inner}.values())
-        return deepest
+            pending.extend(feature.inner)
 
     def columns(self) -> frozenset[str]:
         """The names of the columns it reads."""

@@ -342,7 +342,7 @@ class SmallestEigenvalue:
 
 def _check_shortened(row: Sequence[Feature], degree: int) -> None:
     """Each shortened entry depends on the whole row, so a product of them has as many parts as the row, each time."""
-    if degree * sum(5 + sum(1 for _ in feature.nodes()) for feature in row) > LARGEST_FEATURE:
+    if degree * sum(5 + feature.size for feature in row) > LARGEST_FEATURE:
         raise InvalidArgument(
             f"Products of entries shortened together would have more than {LARGEST_FEATURE} parts; name fewer or "
             "simpler features.",

@@ -12,13 +12,16 @@ two actual records reach, and `gap` what lies between.
 
 The cost is bounded whatever the features: the search counts its operations (boxes times the features' own) and stops
 when `LARGEST_WORK` is spent, with the bound it has by then and its gap. Work is counted, never timed, so that one plan
-has one sensitivity on every machine.
+has one sensitivity on every machine. Under `proving(enough)` a search asks less and may spend more: boxes that cannot
+move the sums by more than `enough` are settled as they are, which shows the bound of any longer search again.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -28,15 +31,25 @@ import numpy as np
 from noisewise.errors import InvalidArgument
 from noisewise.exact import fraction, root_above
 from noisewise.schema import Levels, Schema
-from noisewise.statistics.enclosure import Array, Enclosure, EnclosureAlgebra, feature_ranges, operations, whole_box
+from noisewise.statistics.enclosure import (
+    Array,
+    Enclosure,
+    EnclosureAlgebra,
+    feature_ranges,
+    operations,
+    telling_codes,
+    whole_box,
+)
 from noisewise.statistics.feature import Feature
 
 TOLERANCE = {1: 2.0**-14, 2: 2.0**-9}  # relative gap aimed at, by number of columns; beyond two, 2^-5
 LARGEST_POOL = 60_000
 LARGEST_MOVE = Fraction(10) ** 100
 ROUNDS = 60
-LARGEST_WORK = 2 * 10**8  # operations on boxes in one search, over all groups of columns: some three seconds
-CALL = 1000  # boxes whose evaluation costs as much as the call itself
+LARGEST_WORK = 8 * 10**8  # operations on boxes in one search, over all groups of columns: some four seconds
+LARGEST_PROOF = 2 * LARGEST_WORK  # the same where a stated bound is to be shown
+CALL = 4000  # boxes whose evaluation costs as much as the call itself
+MANY_LEVELS = 200  # beyond, only the levels that features name are tried, and one more
 LARGEST_PIECE = 2**21  # operations whose results are held at once, some 50 MB
 LARGEST_ENDS = 2**23  # numbers that the ends of all boxes of a pool may be: 64 MB
 LONGEST_WEIGHTS = 20_000  # bits of all weights together; beyond, each is rounded up to WEIGHT_BITS of its own
@@ -66,6 +79,27 @@ class Sensitivity:
         gap = self.gap / float(self.value)
         kind = "exact" if self.is_exact else f"certified bound, gap {'below 0.1%' if gap < 0.001 else f'{gap:.1%}'}"
         return f"{float(self.value):.6g} (L{self.norm}, {kind}: {self.argument})"
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """What a search may spend, and the bound below which nothing more is asked of it."""
+
+    work: int
+    enough: float | None
+
+
+_PROOF: ContextVar[_Search | None] = ContextVar("proof", default=None)
+
+
+@contextmanager
+def proving(enough: Fraction) -> Iterator[None]:
+    """Sensitivities computed inside are searched until they are at most `enough`, for `LARGEST_PROOF` at most."""
+    token = _PROOF.set(_Search(LARGEST_PROOF, float(enough) * (1 - 2.0**-39)))
+    try:
+        yield
+    finally:
+        _PROOF.reset(token)
 
 
 def exact(value: Fraction, norm: int, argument: str) -> Sensitivity:
@@ -99,7 +133,12 @@ def unit_range_weights(features: Sequence[Feature], schema: Schema) -> tuple[Fra
     for feature, (low, high, _) in zip(features, feature_ranges(features, schema), strict=True):
         width = Fraction(high) - Fraction(low) if schema.is_change_one else Fraction(max(abs(low), abs(high)))
         if width <= 0:
-            raise InvalidArgument(f"The feature {feature} is constant; it tells nothing.", argument="features")
+            raise InvalidArgument(
+                f"The feature {feature!s:.200} is the same for every record within the declared bounds, so it tells "
+                "nothing: leave it out, or change its limits (clip, between) or the schema's bounds. "
+                "Nothing was spent.",
+                argument="features",
+            )
         weights.append(1 / width)
     return tuple(weights)
 
@@ -113,14 +152,19 @@ def joint_sensitivity(
     squared L2 suprema add.
     """
     values, attained, arguments = [], [], []
-    groups, given, work = _independent_groups(features), weights_above(weights), LARGEST_WORK
+    groups, given, search = (
+        _independent_groups(features),
+        weights_above(weights),
+        _PROOF.get() or _Search(LARGEST_WORK, None),
+    )
+    work = search.work
     for k, group in enumerate(groups):
         found, spent = _group_sensitivity(
             [features[i] for i in group],
             schema,
             norm=norm,
             weights=[given[i] for i in group],
-            work=work // (len(groups) - k),
+            search=_Search(work // (len(groups) - k), search.enough if len(groups) == 1 else None),
         )
         work -= spent
         values.append(found.value)
@@ -175,7 +219,7 @@ def _independent_groups(features: Sequence[Feature]) -> list[list[int]]:
 
 
 def _group_sensitivity(
-    features: Sequence[Feature], schema: Schema, *, norm: int, weights: Sequence[Fraction], work: int
+    features: Sequence[Feature], schema: Schema, *, norm: int, weights: Sequence[Fraction], search: _Search
 ) -> tuple[Sensitivity, int]:
     """Range bound first: if some pair of records attains every component's range at once it is exact.
 
@@ -192,13 +236,13 @@ def _group_sensitivity(
             "A weight times its feature's range must lie between 1e-100 and 1e100.", argument="weights"
         )
     bound = norm_above(weighted, norm)
-    search = _BranchAndBound(features, schema, norm=norm, weights=weights, work=work)
-    if search.best >= float(bound) * (1 - 1e-12):
-        return Sensitivity(bound, search.best, norm, "the ends of all ranges are reached together"), search.spent
-    certified = search.run()
+    found = _BranchAndBound(features, schema, norm=norm, weights=weights, work=search.work)
+    if found.best >= float(bound) * (1 - 1e-12):
+        return Sensitivity(bound, found.best, norm, "the ends of all ranges are reached together"), found.spent
     slack = norm_above([2 * w * Fraction(error) for w, (_, _, error) in zip(weights, ranges, strict=True)], 1)
+    certified = found.run(None if search.enough is None else search.enough - float(slack))
     value = min(bound, Fraction(certified) * (1 + Fraction(1, 2**40)) + slack)
-    return Sensitivity(value, search.best, norm, "branch and bound over records"), search.spent
+    return Sensitivity(value, found.best, norm, "branch and bound over records"), found.spent
 
 
 class _BranchAndBound:
@@ -212,6 +256,7 @@ class _BranchAndBound:
         self.names = sorted(frozenset().union(*(feature.columns() for feature in features)))
         self.sides = 2 if schema.is_change_one else 1
         self.cost, self.work, self.spent = operations(features) + len(self.names), work, 0
+        self.piece = max(1, LARGEST_PIECE // self.cost)
         self.pool = min(LARGEST_POOL, LARGEST_ENDS // (8 * self.sides * len(self.names)))
         box = whole_box(schema, frozenset(self.names))
         low = np.array([[box[name][0][0] for name in self.names]])
@@ -220,18 +265,22 @@ class _BranchAndBound:
         self.is_level = np.tile([isinstance(schema.columns[name], Levels) for name in self.names], self.sides)
         self.best = self._attained_at_corners(low[0], high[0])
 
-    def run(self) -> float:
-        """A certified upper bound of the supremum; `best` holds the largest distance found."""
+    def run(self, enough: float | None) -> float:
+        """A certified upper bound of the supremum; `best` holds the largest distance found.
+
+        With `enough`, boxes that reach no farther are not divided, and no larger distance is looked for.
+        """
         tolerance = TOLERANCE.get(len(self.names), 2.0**-5)
+        evaluations = 4 if enough is None else 2
         low, high = self.low, self.high
         upper = self._upper(low, high)
         settled = 0.0
         for _ in range(ROUNDS):
-            alive = upper > self.best * (1 + tolerance)
+            alive = upper > max(self.best * (1 + tolerance), enough or 0.0)
             settled = max(settled, float(upper[~alive].max(initial=0.0)))
             low, high, upper = low[alive], high[alive], upper[alive]
             # One box becomes two, and each is enclosed and tried at its middle: four evaluations on each side.
-            affordable = (self.work - self.spent) // (4 * self.sides * self.cost)
+            affordable = self._affordable(self.work - self.spent - 2 * self.sides * CALL * self.cost) // evaluations
             if not len(upper) or affordable < 1:
                 break
             order = np.argsort(-upper, kind="stable")
@@ -240,7 +289,8 @@ class _BranchAndBound:
             new_low, new_high = self._split(low[take], high[take])
             low, high = np.concatenate([low[keep], new_low]), np.concatenate([high[keep], new_high])
             upper = np.concatenate([upper[keep], self._upper(new_low, new_high)])
-            self._improve(new_low, new_high)
+            if enough is None:
+                self._improve(new_low, new_high)
             if len(upper) > 4 * self.pool:
                 break
         return max(settled, float(upper.max(initial=0.0)), self.best)
@@ -266,9 +316,12 @@ class _BranchAndBound:
 
     def _in_pieces(self, function: Callable[..., Array], *arrays: Any) -> Array:
         """A function of boxes, some at a time: the memory held does not grow with the features."""
-        size = max(1, LARGEST_PIECE // self.cost)
-        starts = range(0, max(1, len(arrays[0])), size)
-        return np.concatenate([function(*(array[start : start + size] for array in arrays)) for start in starts])
+        starts = range(0, max(1, len(arrays[0])), self.piece)
+        return np.concatenate([function(*(array[start : start + self.piece] for array in arrays)) for start in starts])
+
+    def _affordable(self, work: int) -> int:
+        """How many boxes may be evaluated on each side for so many operations, the calls for each piece among them."""
+        return work * self.piece // (self.sides * self.cost * (self.piece + CALL))
 
     def _upper(self, low: Array, high: Array) -> Array:
         return self._in_pieces(self._upper_piece, low, high)
@@ -313,7 +366,7 @@ class _BranchAndBound:
                 break
             axes[longest] = axes[longest][[0, -1]]
         # Within half of the work, so that some is left for the search; the records come in pairs under change-one.
-        affordable = max(2, self.work // (2 * self.sides * self.cost))
+        affordable = max(2, self._affordable(self.work // 2))
         if self.sides == 1:
             return float(self._distance(_first_of_grid(axes, min(20_000, affordable))).max())
         grid = _first_of_grid(axes, min(200, math.isqrt(2 * affordable)))
@@ -328,8 +381,11 @@ class _BranchAndBound:
         return {edge for node in nodes for edge in node.arguments[1:]}
 
     def _special(self, name: str, low: float, high: float, written: set[float]) -> Array:
-        if isinstance(self.schema.columns[name], Levels):
-            return np.arange(low, high + 1)
+        column = self.schema.columns[name]
+        if isinstance(column, Levels):
+            return (
+                np.arange(low, high + 1) if len(column) <= MANY_LEVELS else telling_codes(self.features, name, column)
+            )
         return np.array(sorted({low, high, *(min(max(edge, low), high) for edge in (0.0, *written))}))
 
 
