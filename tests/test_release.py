@@ -43,7 +43,7 @@ def test_every_kind_of_release_comes_back_equal_with_the_same_bytes(name: str, t
 
 
 def test_the_examples_cover_every_law_family_and_statistic() -> None:
-    from noisewise.laws import FAMILIES
+    from noisewise.laws.protocol import FAMILIES
     from noisewise.statistics.text import STATISTICS
 
     assert {release.law.family for release in EXAMPLES.values()} == set(FAMILIES)
