@@ -129,5 +129,5 @@ def test_a_spec_that_is_no_model_is_refused(text):
 
 
 def test_a_section_of_something_else_is_no_model():
-    with pytest.raises(InvalidArgument, match="not a graphical model"):
+    with pytest.raises(InvalidArgument, match="does not describe a GraphicalModel"):
         nw.GraphicalModel.from_spec({"*": "normal(mean=norm(0, 1), sd=1)"})

@@ -153,7 +153,7 @@ def test_a_stuck_chain_is_flagged(toys, rng):
     start = np.array([[0.0], [7.0], [0.5], [-0.5]])
     trace = run(rng, Metropolis, Spike(), warmup=200, draws=500, position=start)
     found = verdict(trace.positions, non_finite=trace.non_finite)
-    assert found.stuck == (2,)
+    assert found.evidence.stuck == (2,)
     assert not found.is_converged
     assert "Chain 2 stood still for up to 499 of 500 steps" in str(found)
     assert trace.acceptance[1] == 0

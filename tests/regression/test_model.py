@@ -367,7 +367,7 @@ def test_bad_text_is_refused(text: str) -> None:
 def test_a_regression_stands_for_all_columns_of_a_spec() -> None:
     with pytest.raises(InvalidSpec, match="several columns"):
         population_from_spec({"cost": "linear_regression(features=['age'], response='cost')"})
-    with pytest.raises(InvalidArgument, match="not a regression"):
+    with pytest.raises(InvalidArgument, match="does not describe a LinearRegression"):
         nw.LinearRegression.from_spec({"x": "normal(mean=norm(0, 1), sd=1)"})
 
 

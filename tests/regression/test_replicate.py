@@ -212,6 +212,7 @@ def test_a_method_without_covariates_says_why_there_is_no_check() -> None:
     rng = np.random.default_rng([SEED, 9])
     one = noisy_release(plan(n=500), records(rng, 500), rng, dataset="a")
     found = nw.infer(one, nw.LinearRegression(["a", "b"], "y"), method="naive", seed=SEED + 1, draws=50)
+    assert "no law of the covariates" in found.check_sentence()
     assert "no law of the covariates" in found.summary()
 
 

@@ -40,6 +40,7 @@ from noisewise.schema import Schema
 
 if TYPE_CHECKING:
     from noisewise.design.information import Engine
+    from noisewise.families.family import Family
     from noisewise.inference.degrees import Degrees
     from noisewise.inference.kernels import MakeKernel
     from noisewise.inference.mixed import MixedTarget
@@ -55,7 +56,7 @@ class PopulationMethod(Method):
     """A method of populations."""
 
     keeps_sums: bool = False  # as variables that are normal given theta
-    is_normal: bool = False  # its law of the sums is normal whatever they are
+    is_conjugate: bool = False  # given the sums, which are normal whatever they are
     ignores_noise: bool = False
 
 
@@ -97,7 +98,9 @@ class PopulationModel(ModelBase):
         """One method on the likelihood of the releases, and what is to be said of the fit itself."""
         method = METHODS["exact" if settings.method == AUTO else settings.method]
         given = method.read(settings.options)
-        likelihood = "clt" if method.is_normal else settings.likelihood
+        likelihood = "clt" if method.is_conjugate else settings.likelihood
+        if method.is_conjugate:  # what is no family is refused as such, before its law is asked for
+            _family(observed.releases, self.population, settings.n)
         problem = PopulationProblem(
             observed.releases, self.population, likelihood, settings.n, ignores=method.ignores_noise
         )
@@ -288,14 +291,19 @@ def _conjugate(problem: PopulationProblem, mixture: BetaPosterior | DirichletPos
     )
 
 
+def _family(releases: tuple[Release, ...], population: AnyPopulation, n: object) -> Family:
+    from noisewise.families.family import conjugate_family
+
+    return conjugate_family(releases, population, n=n)
+
+
 def gibbs(problem: PopulationProblem, settings: Settings, **options: Any) -> Found:
     """Gibbs sampling of a conjugate family."""
-    from noisewise.families.family import conjugate_family
     from noisewise.families.gibbs import gibbs
     from noisewise.inference.diagnostics import verdict
 
     chains, draws = settings.chains, settings.draws
-    family = conjugate_family(problem.releases, problem.population, n=problem.n)
+    family = _family(problem.releases, problem.population, problem.n)
     made = gibbs(
         settings.rng, family, chains=chains, draws=draws, warmup=settings.warmup, progress=settings.report, **options
     )
@@ -420,7 +428,7 @@ METHODS: Methods[PopulationMethod] = Methods(
     ),
     PopulationMethod("mhaar", _mhaar, "averaged acceptance ratios", (PARTICLES, SHARE, SUBSET), keeps_sums=True),
     PopulationMethod("slice", _slice, "slice sampling", (Option("most_widths", 20),)),
-    PopulationMethod("gibbs", lambda: gibbs, "a conjugate family", (Option("variant", "joint"),), is_normal=True),
+    PopulationMethod("gibbs", lambda: gibbs, "a conjugate family", (Option("variant", "joint"),), is_conjugate=True),
     PopulationMethod("naive", lambda: exactly, "the noise ignored", ignores_noise=True),
     instead="exact",
 )

@@ -65,8 +65,8 @@ def model_to_spec(model: ModelBase) -> dict[str, str]:
     return {ANY_COLUMN: call_text(model.text_name, [], model.text_arguments())}
 
 
-def model_from_spec(spec: Mapping[str, str]) -> ModelBase:
-    """The model that a [population] section describes."""
+def model_from_spec(spec: Mapping[str, str]) -> ModelBase | None:
+    """The model that a [population] section describes; None where it describes something else."""
     text = spec.get(ANY_COLUMN) if isinstance(spec, Mapping) else None
     if isinstance(text, str) and len(spec) == 1 and len(text) <= LONGEST_TEXT:
         try:
@@ -76,7 +76,7 @@ def model_from_spec(spec: Mapping[str, str]) -> ModelBase:
         match node:
             case ast.Call(func=ast.Name(id=name), args=[], keywords=keywords) if entry := written_as(name):
                 return model_of_nodes(entry, {str(keyword.arg): keyword.value for keyword in keywords})
-    raise InvalidArgument("This section describes a population, not a model.", argument="spec")
+    return None
 
 
 def model_of_nodes(entry: RegisteredModel, nodes: Mapping[str, ast.expr]) -> ModelBase:
