@@ -206,7 +206,11 @@ PARTLY = {
     "a sum of a condition": (nw.Sum(X.between(0, 30)), 390, 390),
     "a sum within bounds": (nw.Sum(X), 250 * 390, 390),
     "a sum below 0": (nw.Sum(X - 250), -250 * 390, 390),
-    "a cell of a table with a noisy total": (nw.Histogram("income", edges=list(range(1, 200))), [390] + 199 * [-2], 390),
+    "a cell of a table with a noisy total": (
+        nw.Histogram("income", edges=list(range(1, 200))),
+        [390] + 199 * [-2],
+        390,
+    ),
 }
 
 
@@ -234,6 +238,14 @@ def test_a_partial_count_speaks_on_its_side_only_with_the_tail_of_its_noise():
     least, most = partial.allowed(5000)
     assert most is None
     assert law.sf(389 - least) >= 0.01 > law.sf(390 - least)
+
+
+def test_a_label_with_braces_is_told_as_it_is():
+    odd = nw.Schema({"town": nw.Levels(["{0}", "{tail}", "x"])}, n_max=10_000, neighbours="add-remove")
+    for level in ("{0}", "{tail}"):
+        release = released(nw.Count(nw.column("town").equals(level)), 390, schema=odd)
+        with pytest.raises(InvalidArgument, match="n = 100 was stated, but count"):
+            stated_sizes((release,), 100)
 
 
 def test_a_sum_above_a_positive_bound_says_how_many_there_are_at_most():

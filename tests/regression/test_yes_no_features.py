@@ -8,9 +8,9 @@ from moment_releases import noisy_release
 
 import noisewise as nw
 from noisewise.errors import Unsupported
+from noisewise.inference.degrees import degrees
 from noisewise.inference.posterior import Posterior
 from noisewise.regression import marginal
-from noisewise.inference.degrees import degrees
 from noisewise.regression.cleaning import clamped_shares, cleaned_share, predictive_rows
 from noisewise.regression.learn import natural_draws
 from noisewise.regression.problem import Fit
@@ -234,7 +234,11 @@ TOWNS = {"town": nw.Levels(["a", "b", "c", "d"]), "age": nw.Bounded(-6, 6), "y":
 @pytest.mark.parametrize(
     ("features", "told", "unknowns"),
     [
-        ([LEVELS.equals(level) for level in "abc"], 8, 8),  # 3 shares, y and y*y, 3 means; 4 coefficients, noise, shares
+        (
+            [LEVELS.equals(level) for level in "abc"],
+            8,
+            8,
+        ),  # 3 shares, y and y*y, 3 means; 4 coefficients, noise, shares
         ([2 * LEVELS.equals(level) - 1 for level in "abc"], 8, 8),
         ([LEVELS.equals(level) for level in "ab"], 6, 6),
         ([LEVELS.equals("a"), AGE], 8, 8),
@@ -266,6 +270,8 @@ def test_features_that_add_up_to_a_constant_are_named_first(rng):
     free = nw.LinearRegression([SMOKES, smokes_not], "y", intercept=False)
     given = release(rng, [SMOKES, smokes_not], intercept=False)
     assert collinear_caution(free, free.observed(given)) == []
-    verdict = nw.infer(release(rng, [SMOKES, smokes_not]), nw.LinearRegression([SMOKES, smokes_not], "y"), **FEW).verdict
+    verdict = nw.infer(
+        release(rng, [SMOKES, smokes_not]), nw.LinearRegression([SMOKES, smokes_not], "y"), **FEW
+    ).verdict
     assert verdict.warns
     assert str(verdict).startswith("equals(smoker, 'yes') and equals(smoker, 'no') add up to a constant")

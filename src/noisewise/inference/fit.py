@@ -52,7 +52,7 @@ from noisewise.release import Release
 from noisewise.schema import Bounded
 from noisewise.statistics.feature import as_feature
 
-__all__ = ["Sentences", "bounds_sentences", "n_sentences", "some_rows", "sum_sentences"]
+__all__ = ["Sentences", "bounds_sentences", "level_sentences", "n_sentences", "some_rows", "sum_sentences"]
 
 TOLD, LARGE = 0.01, 0.10  # shares beyond the bounds: from here on told, from here on a warning
 SURE = 0.05
@@ -181,6 +181,23 @@ def _released_mean(releases: tuple[Release, ...], column: str) -> float | None:
             if column in row:
                 return float(release.estimate[row.index(column)])
     return None
+
+
+def level_sentences(releases: tuple[Release, ...], population: Any) -> tuple[str, ...]:
+    """Whose share a Bernoulli's p is, for every column with two levels."""
+    found: dict[str, None] = {}
+    for release in releases:
+        for column in columns_of(release.statistic, release.schema):
+            law = population.marginal(column)
+            if law.distribution.name != "bernoulli" or "p" not in law.free:
+                continue
+            try:
+                second = release.schema.levels(column).levels[1]
+            except NoisewiseError:  # a number, 0 or 1
+                continue
+            name = "p" if "p" in population.free else f"{column}.p"
+            found[f"{name} is the share of {second!r}, the second level of {column}."] = None
+    return tuple(found)
 
 
 # ---- released sums ----

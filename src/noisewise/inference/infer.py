@@ -23,7 +23,7 @@ import numpy as np
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.inference.diagnostics import verdict
 from noisewise.inference.exact import CENTRAL_LIMIT_LAW, OWN_LAW, IndependentVerdict, exact
-from noisewise.inference.fit import Sentences, bounds_sentences, n_sentences, some_rows, sum_sentences
+from noisewise.inference.fit import Sentences, bounds_sentences, level_sentences, n_sentences, some_rows, sum_sentences
 from noisewise.inference.kernels.averaged import Averaged
 from noisewise.inference.kernels.averaged_records import AveragedRecords
 from noisewise.inference.kernels.averaged_sequential import AveragedSequential
@@ -397,4 +397,5 @@ def _fit_sentences(releases: tuple[Release, ...], population: Any, draws: Mappin
     sd = {name: np.asarray(value.std(axis=0)) for name, value in theta.items()}
     bounds, stated = bounds_sentences(releases, population, theta), n_sentences(releases, population, theta, n, sd)
     sums = sum_sentences(releases, population, theta, n)
-    return Sentences((*stated.warnings, *sums.warnings, *bounds.warnings), (*bounds.notes, *stated.notes))
+    notes = (*level_sentences(releases, population), *bounds.notes, *stated.notes)
+    return Sentences((*stated.warnings, *sums.warnings, *bounds.warnings), notes)

@@ -285,12 +285,12 @@ def _read_response(response: object, features: tuple[Feature, ...]) -> Feature:
 def _(model: LinearRegression, releases: tuple[Release, ...], theta: Theta) -> Degrees:
     """Released sums against coefficients, noise variance, and the law of the covariates where it is not given."""
     del theta  # the count is the same wherever the fit is
-    schemas = tuple(release.schema for release in releases if isinstance(release.statistic, Moments))
+    given = [(release, release.statistic) for release in releases if isinstance(release.statistic, Moments)]
+    schemas = tuple(release.schema for release, _ in given)
     holders: dict[Any, set[tuple[int, ...]]] = {}
-    for release in releases:
-        if isinstance(release.statistic, Moments):
-            sums = holders.setdefault((release.dataset, release.part), set())
-            sums |= set(release.statistic.pairs(release.schema))
+    for release, statistic in given:
+        sums = holders.setdefault((release.dataset, release.part), set())
+        sums |= set(statistic.pairs(release.schema))
     told = sum(_told(model, schemas, sums) for sums in holders.values())
     shapes = _told(model, schemas, set().union(*holders.values()))
     unknowns = len(model.names) + 1 + _covariate_unknowns(model, schemas)
@@ -309,7 +309,7 @@ def _covariate_unknowns(model: LinearRegression, schemas: tuple[Schema, ...]) ->
     if model.covariates is None and model.conditions:
         made = Configurations.of(model.features, schemas)
         directions, products, k = made.directions().shape[1], made.products().shape[1], len(made.numbers)
-        return directions + products + k * (1 + directions) + k * (k + 1) // 2
+        return int(directions + products + k * (1 + directions) + k * (k + 1) // 2)
     return d * (d + 1) // 2 + d * model.intercept
 
 
@@ -322,4 +322,4 @@ def _told(model: LinearRegression, schemas: tuple[Schema, ...], sums: set[tuple[
             return Configurations.of((*model.features, model.response), schemas).told_by_products(products)
         except Unsupported:  # too many combinations to look into each
             pass
-    return sum(any(k >= 0 for k in factors) for factors in products)
+    return sum(1 for factors in products if max(factors) >= 0)
