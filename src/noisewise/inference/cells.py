@@ -21,7 +21,7 @@ import numpy as np
 
 from noisewise.inference.kernels import Floats
 from noisewise.populations.cleaned import attach, cell_probabilities
-from noisewise.populations.nodes import Nodes, kinks_of, record_nodes
+from noisewise.populations.nodes import kinks_of, record_nodes
 from noisewise.populations.parameters import Theta
 from noisewise.privacy.finite import RandomizedResponse
 from noisewise.privacy.law import AdditiveLaw
@@ -137,7 +137,7 @@ def _cell_names(release: Release, statistic: Records) -> list[str]:
     return [*inner, f"{statistic.feature} in [{ends[-1]}, {stop}"]
 
 
-def _first_rows(nodes: Nodes, values: Floats, law: AdditiveLaw, grid: Floats, step: float) -> Floats:
+def _first_rows(nodes: Any, values: Floats, law: AdditiveLaw, grid: Floats, step: float) -> Floats:
     """The distribution function of an answer on a grid, averaged over a few posterior draws."""
     total = np.zeros(len(grid))
     rows = range(0, len(values), max(1, len(values) // 8))
