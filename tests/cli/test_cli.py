@@ -354,6 +354,30 @@ def test_a_minus_before_what_is_no_feature_is_a_wrong_spec(text: str, run: Run, 
     assert_refused(run("release", "income.toml", "--dry-run"), "InvalidSpec")
 
 
+@pytest.mark.parametrize(
+    ("population", "word"),
+    [
+        ('income = "normal(mean=norm(50, 20), sd=-1)"', "sd"),
+        ('region = "normal(mean=norm(50, 20), sd=1)"', "region"),
+        ('income = "nothing(p=1)"', "nothing"),
+    ],
+)
+@pytest.mark.parametrize("dry", [True, False])
+def test_a_population_that_infer_would_refuse_is_refused_before_anything_is_paid(
+    population: str, word: str, dry: bool, run: Run, home: Path
+) -> None:
+    (home / "income.toml").write_text(f"{SPEC}\n[population]\n{population}\n")
+    arguments = ("release", "income.toml", "--dry-run") if dry else release(home)
+    assert_refused(run(*arguments), "InvalidSpec", "[population]", word)
+    assert not (home / "incomes.ledger").exists()
+
+
+def test_a_missing_ledger_is_told_where_a_spec_says_its_limit(run: Run, home: Path) -> None:
+    (home / "income.toml").write_text(SPEC.replace('[ledger]\nlimit = { epsilon = "2" }\n', ""))
+    assert_refused(run(*release(home)), "incomes.ledger", "[ledger] limit =", "Nothing was spent")
+    assert not (home / "incomes.ledger").exists()
+
+
 HOSTILE = ["1", "-1", '""', "true", "[]", "{}", "nan", "inf", "1e400", "1979-05-27", "07:32:00", "[[1]]", "{ a = 1 }",
            '"nan"', '"1e400"', '"mean(*income)"', '"lambda: 1"', '"\\u0000"', '"' + "(" * 500 + '"']  # fmt: skip
 PLACES = ["30", '"change-one"', '"clamp"', "{ bounds = [0, 250] }", '["north", "south"]', '{ epsilon = "2" }',

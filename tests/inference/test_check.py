@@ -203,10 +203,21 @@ def test_two_cells_of_answers_cannot_be_checked():
     release = released(nw.Records(X, cells=[40]), guarantee=nw.PureDP(1))
     text = str(nw.infer(release, ONE, seed=1, progress=False, draws=100).check)
     assert "cannot be checked by this release: it tells 1 number for 1 unknown" in text
-    assert "more cells" in text
+    assert "Ask with 1 more cell than now" in text
 
 
-def test_too_few_answers_for_their_cells_cannot_be_checked():
-    few = nw.Schema({"x": nw.Bounded(0, 100)}, n=8, neighbours="change-one")
-    release = simulate(nw.plan(nw.Records(X), few, guarantee=nw.PureDP(1)), ONE, seed=1)
-    assert "cannot be checked" in str(nw.infer(release, ONE, seed=1, progress=False, draws=100).check)
+@pytest.mark.parametrize(("n", "numbers"), [(1, "1 number"), (2, "2 numbers"), (8, "2 numbers")])
+def test_too_few_answers_for_their_cells_cannot_be_checked(n, numbers):
+    """An answer is a number, and it was published with noise already: what is missing is people."""
+    few = nw.Schema({"x": nw.Bounded(0, 100)}, n=n, neighbours="change-one")
+    two = nw.Normal(mean=stats.norm(50, 20), sd=stats.halfnorm(scale=20))
+    release = simulate(nw.plan(nw.Records(X), few, guarantee=nw.PureDP(1)), two, seed=1)
+    text = str(nw.infer(release, two, seed=1, progress=False, draws=100).check)
+    assert f"cannot be checked by this release: it tells {numbers} for 2 unknowns" in text
+    assert text.endswith("ask more people.")
+
+
+def test_the_cells_at_the_ends_are_named_by_the_bounds(rng):
+    release = released(nw.Records(X, cells=[20, 40, 60]), guarantee=nw.PureDP(2))
+    check = nw.infer(release, ONE, seed=1, progress=False, draws=100).check
+    assert list(check.components) == ["x in [0, 20)", "x in [20, 40)", "x in [40, 60)", "x in [60, 100]"]

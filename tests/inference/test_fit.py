@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 import noisewise as nw
-from noisewise.inference.fit import LARGE, bounds_sentences
+from noisewise.inference.fit import LARGE, bounds_sentences, level_sentences
 from noisewise.likelihood.simulate import noisy_values
 from noisewise.models.simulate import simulate
 
@@ -138,6 +138,34 @@ def test_an_own_mean_that_is_not_about_the_records_is_a_warning_where_none_can_b
         said = bounds_sentences((release,), population, theta)
         assert bool(said.warnings) == is_warned
         assert bool(said.notes) != is_warned
+
+
+def test_the_level_whose_share_p_is_is_named():
+    """Of a column with levels yes and no, p is the share of the second: no."""
+    both = nw.Schema(
+        {"smoker": nw.Levels(["yes", "no"]), "sex": nw.Levels(["f", "m"]), "hand": nw.Bounded(0, 1)},
+        n=100,
+        neighbours="change-one",
+    )
+    coin = nw.Bernoulli(p=stats.beta(1, 1))
+    smoker, sex, hand = map(nw.column, ("smoker", "sex", "hand"))
+    joint = nw.Joint(smoker=coin, sex=coin, hand=coin)
+    for statistic, population, said in (
+        (nw.Count(smoker.equals("yes")), coin, ("p is the share of 'no', the second level of smoker.",)),
+        (nw.Mean(smoker.equals("yes"), sex.equals("m")), joint, (
+            "sex.p is the share of 'm', the second level of sex.",
+            "smoker.p is the share of 'no', the second level of smoker.",
+        )),
+        (nw.Mean(hand), coin, ()),
+        (nw.Count(smoker.equals("yes")), nw.Categorical(p=stats.dirichlet([1, 1])), ()),
+    ):  # fmt: skip
+        release = simulate(nw.plan(statistic, both, guarantee=nw.PureDP(1)), population, seed=1)
+        assert tuple(sorted(level_sentences((release,), population))) == said
+    release = simulate(nw.plan(nw.Count(smoker.equals("yes")), both, guarantee=nw.PureDP(1)), coin, seed=1)
+    found = nw.infer(release, coin, seed=1, progress=False, draws=50)
+    assert "p is the share of 'no'" in found.summary()
+    assert not found.verdict.warns
+    assert found.mean["p"] == pytest.approx(1 - release.estimate[0] / 100, abs=0.1)
 
 
 def test_settings_that_hold_are_seldom_warned_of(rng):

@@ -257,6 +257,26 @@ def test_what_is_out_of_reach_says_why(statistic, estimate, population, n, why) 
     assert why in JointSum.refusal(given, population, n=n)
 
 
+def test_three_levels_are_two_unknowns_whose_shares_have_the_multinomial_law(rng) -> None:
+    """Against every table of 20 people in 3 levels, each with its discrete noise."""
+    levels = nw.Schema({"s": nw.Levels(["a", "b", "c"])}, n=20, neighbours="change-one")
+    level = nw.column("s")
+    plan = nw.plan(nw.Mean(level.equals("a"), level.equals("b")), levels, guarantee=nw.PureDP(5))
+    step, law = plan.lattice.step, plan.law
+    value = [round(5 / step[0]), round(8.3 / step[1])]
+    release = nw.Release.of(plan, value, dataset="d", ledger_head=None, simulated=True)
+    population = nw.Categorical(p=stats.dirichlet([1, 1, 1]))
+    assert JointSum.refusal((release,), population, n=20) is None
+    p = rng.dirichlet([1, 1, 1], 20)
+    found = resolved(JointSum((release,), population, n=20), {"p": p})
+    counts = np.array([(i, j, 20 - i - j) for i in range(21) for j in range(21 - i)])
+    noise = sum(law.log_pmf(value[k] - np.round(counts[:, k] / step[k]), k) for k in range(2))
+    expected = [np.logaddexp.reduce(stats.multinomial.logpmf(counts, 20, row) + noise) for row in p]
+    assert np.diff(found) == pytest.approx(np.diff(expected), abs=1e-3)
+    four = nw.Categorical(p=stats.dirichlet([1, 1, 1, 1]))
+    assert "more than two unknowns" in JointSum.refusal((release,), four, n=20)
+
+
 # ---- a sum that cannot move ----
 
 STILL = ((nw.Mean(X**2, X.between(0, 55)), nw.PureDP("4.4"), [150.0, 0.4]),)

@@ -240,6 +240,14 @@ def test_a_partial_count_speaks_on_its_side_only_with_the_tail_of_its_noise():
     assert law.sf(389 - least) >= 0.01 > law.sf(390 - least)
 
 
+def test_a_label_with_braces_is_told_as_it_is():
+    odd = nw.Schema({"town": nw.Levels(["{0}", "{tail}", "x"])}, n_max=10_000, neighbours="add-remove")
+    for level in ("{0}", "{tail}"):
+        release = released(nw.Count(nw.column("town").equals(level)), 390, schema=odd)
+        with pytest.raises(InvalidArgument, match="n = 100 was stated, but count"):
+            stated_sizes((release,), 100)
+
+
 def test_a_sum_above_a_positive_bound_says_how_many_there_are_at_most():
     ages = nw.Schema({"age": nw.Bounded(20, 100)}, n_max=10_000, neighbours="add-remove")
     release = released(nw.Sum(nw.column("age")), 40_000, schema=ages)

@@ -63,6 +63,7 @@ def publish(spec: Path, data: Path | None, ledger: Path | None, out: Path | None
         check_release_options(spec, data, ledger, out)
     read = Spec.read(spec)
     plan = read.plan()
+    read.check_population()
     console.print(plan.describe(), markup=False)
     if dry_run:
         console.print("Dry run: no record was read and nothing was spent.")
@@ -80,9 +81,16 @@ def release_by(read: Spec, plan: Plan, data: Path | None, ledger: Path | None, o
     from noisewise.holder.ledger import Ledger
     from noisewise.holder.table import Table
 
+    limit = None if ledger.exists() else read.limit()
+    if limit is None and not ledger.exists():
+        raise InvalidSpec(
+            f"There is no ledger at {ledger}. Check the path, or let {read.path} say how much a new one may sell: "
+            '[ledger] limit = { epsilon = "2" }. Nothing was spent.',
+            where="--ledger",
+        )
     with console.status("Checking the records..."):
         table = Table.read(data, plan.schema, **read.table_options())
-    with Ledger.open(ledger, limit=None if ledger.exists() else read.limit()) as account:
+    with Ledger.open(ledger, limit=limit) as account:
         before = len(account.entries())
         with console.status("Computing and adding noise..."):
             made = make_release(table, plan, ledger=account)

@@ -85,6 +85,17 @@ class Spec:
 
         return self._within("population", lambda: population_from_spec(self._section("population")))
 
+    def check_population(self) -> None:
+        """Refuse a [population], where there is one, that `infer` would refuse after the release was paid for."""
+        if "population" not in self.sections:
+            return
+        population, schema = self.population(), self.schema()
+        from noisewise.populations.cleaned import attach
+
+        columns = tuple(name for name in self._section("population") if name in schema.columns)
+        if columns:
+            self._within("population", lambda: attach(population, schema, columns))
+
     def limit(self) -> Guarantee | None:
         """The limit of a new ledger, or None."""
         if "ledger" not in self.sections:

@@ -57,7 +57,7 @@ def check_by_cells(release: Release, population: Any, theta: Theta, unknowns: in
         true = np.asarray(cell_probabilities(population, release.schema, statistic, some))
         keep, other = float(law.keep), (1 - float(law.keep)) / (law.cells - 1)
         p = other + (keep - other) * true
-        counts, labels = np.array(release.value, float), list(release.labels)
+        counts, labels = np.array(release.value, float), _cell_names(release, statistic)
     else:
         p, counts, labels = _binned(release, population, some, unknowns)
     p, counts, labels = _merged(p, counts, labels)
@@ -121,6 +121,18 @@ def _binned(release: Release, population: Any, theta: Theta, unknowns: int) -> t
         f"above {ends[-1]}",
     ]
     return np.maximum(p, 0.0), counts, [f"{release.labels[0]} {name}" for name in names]
+
+
+def _cell_names(release: Release, statistic: Records) -> list[str]:
+    """The labels of the cells, those at the ends of a number's range with the bound where it ends."""
+    if statistic.cells is None:
+        return list(release.labels)
+    low, high, _ = feature_range(statistic.feature, release.schema)
+    first, last = statistic.cells[0], statistic.cells[-1]
+    start, stop = f"{low:g}" if low < first else "-inf", f"{high:g}]" if high > last else "inf)"
+    ends = [start, *(f"{edge:g}" for edge in statistic.cells)]
+    inner = [f"{statistic.feature} in [{a}, {b})" for a, b in itertools.pairwise(ends)]
+    return [*inner, f"{statistic.feature} in [{ends[-1]}, {stop}"]
 
 
 def _first_rows(nodes: Any, values: Floats, law: AdditiveLaw, grid: Floats, step: float) -> Floats:

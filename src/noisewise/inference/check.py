@@ -26,7 +26,7 @@ import numpy as np
 
 from noisewise.errors import Unsupported
 from noisewise.inference.cells import check_by_cells
-from noisewise.inference.degrees import Degrees, told_by_one
+from noisewise.inference.degrees import Degrees, more_answers, told_by_one
 from noisewise.inference.kernels import Floats
 from noisewise.laws import Form
 from noisewise.models.protocol import Model
@@ -131,7 +131,11 @@ def predictive_check(
         if isinstance(release.statistic, Records):
             by_cells = check_by_cells(release, model.described, theta, counted.unknowns)
             if by_cells.overall is None:
-                counted = replace(counted, told=counted.told - told_by_one(release) + by_cells.cells - 1)
+                # The answers settle unknowns, as far as they go; nothing of them is left over for a check.
+                more = counted.unknowns - told_by_one(release) + 1
+                told = counted.told - told_by_one(release) + min(told_by_one(release), counted.unknowns)
+                advice = more_answers(release, more)
+                counted = replace(counted, told=told, shapes=min(counted.shapes, told), advice=advice)
             else:
                 overall.append(by_cells.overall)
                 components |= {f"{name}{suffix}": tail for name, tail in by_cells.components.items()}

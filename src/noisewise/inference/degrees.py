@@ -34,7 +34,7 @@ from noisewise.release import Release
 from noisewise.statistics import Histogram, Marginals, Records, Statistic
 from noisewise.statistics.order import OrderStatistic
 
-__all__ = ["Degrees", "degrees", "log_linear_terms", "told_by_one", "told_by_tables"]
+__all__ = ["Degrees", "degrees", "log_linear_terms", "more_answers", "told_by_one", "told_by_tables"]
 
 MOST_FEATURES = 24  # of which a rank is computed; beyond that tables are counted by their terms
 ROUNDING = 1e-12
@@ -64,7 +64,7 @@ class Degrees:
 def degrees(model: AnyPopulation, releases: tuple[Release, ...], theta: Theta) -> Degrees:
     """What releases tell about a population with parameter values like `theta`; a model says it for itself."""
     middle = {name: np.mean(np.asarray(value), axis=0, keepdims=True) for name, value in theta.items()}
-    unknowns = sum(1 if support.size is None else support.size - 1 for support in model.supports.values())
+    unknowns = sum(model.supports[name].unknowns for name in model.free)
     told = sum(_told([releases[index] for index in group], model, middle) for group in same_records(releases))
     distinct = {(str(release.statistic), str(release.schema.to_dict()["columns"])): release for release in releases}
     shapes = min(told, _told(list(distinct.values()), model, middle))
@@ -156,9 +156,9 @@ def _advice(releases: Sequence[Release], population: Any, theta: Theta, more: in
     cut = _middle(population, release, name, theta)
     low = release.schema.bounded(name).low
     taken = {str(r.statistic) for r in releases}
-    local = any(isinstance(r.statistic, Records) for r in releases)
+    local = [r for r in releases if isinstance(r.statistic, Records)]
     if local:
-        return f"Ask with {more} more cells than now (records({name}, cells=[...])), or publish the answers with noise."
+        return more_answers(local[0], more)
     ideas = [f"count(between({name}, {low:g}, {cut:.3g}))"]
     if not any(f"{name}**2" in text for text in taken):
         ideas.insert(0, f"mean({name}, {name}**2)" if release.schema.is_change_one else f"sum({name}**2)")
@@ -166,6 +166,14 @@ def _advice(releases: Sequence[Release], population: Any, theta: Theta, more: in
         f"Release {number} of these records or of others like them, such as {' or '.join(ideas)}; histogram({name}, "
         f"edges=[...]) with {more + 3} cells or more would show the shape."
     )
+
+
+def more_answers(release: Release, more: int) -> str:
+    """What to ask for where local answers cannot be checked: more cells, or (noisy numbers, cells to spare) people."""
+    if not release.is_categorical or more < 1:
+        return "So few answers do not fill enough cells: ask more people."
+    cells = "1 more cell" if more == 1 else f"{more} more cells"
+    return f"Ask with {cells} than now ({release.statistic!s:.60} has {len(release.value)}), or for noisy numbers."
 
 
 def _middle(population: Any, release: Release, name: str, theta: Theta) -> float:

@@ -50,10 +50,10 @@ from noisewise.likelihood.stated_n import Partial, all_are_counted, contradictio
 from noisewise.populations.cleaned import row_moments
 from noisewise.populations.parameters import Theta
 from noisewise.release import Release
-from noisewise.schema import Bounded
+from noisewise.schema import Bounded, Schema
 from noisewise.statistics.feature import as_feature
 
-__all__ = ["Sentences", "bounds_sentences", "n_sentences", "some_rows", "sum_sentences"]
+__all__ = ["Sentences", "bounds_sentences", "level_sentences", "n_sentences", "some_rows", "sum_sentences"]
 
 TOLD, LARGE = 0.01, 0.10  # shares beyond the bounds: from here on told, from here on a warning
 SURE = 0.05
@@ -95,6 +95,8 @@ def bounds_sentences(releases: tuple[Release, ...], population: Any, theta: Thet
     warnings: list[str] = []
     notes: list[str] = []
     seen = set()
+    middle = {name: np.mean(np.asarray(value), axis=0, keepdims=True) for name, value in theta.items()}
+    some = {name: value[:: max(1, len(value) // FEW_ROWS)] for name, value in theta.items()}
     for release in releases:
         for column in columns_of(release.statistic, release.schema):
             entry = release.schema.column(column)
@@ -108,12 +110,14 @@ def bounds_sentences(releases: tuple[Release, ...], population: Any, theta: Thet
             if not np.all(np.isfinite(share)) or float(share.mean()) < TOLD:
                 continue
             sentence = _beyond(release, column, entry, float(below.mean()), float(above.mean()))
-            sentence += _means(releases, release, population, column, theta)
+            (fine,), _ = _own_and_cleaned(population, release.schema, column, middle, QUANTILES)
+            (coarse,), (cleaned,) = _own_and_cleaned(population, release.schema, column, middle)
+            sentence += _means(releases, column, fine, coarse, cleaned)
             if counted.checks_shape:
                 notes.append(sentence)
                 continue
             is_large = float(np.quantile(share, SURE)) >= LARGE or (
-                float(share.mean()) >= LARGE and _is_apart(release, population, column, theta)
+                float(share.mean()) >= LARGE and _is_apart(*_own_and_cleaned(population, release.schema, column, some))
             )
             if is_large:
                 sentence += f" {_resting(release)}"
@@ -143,31 +147,27 @@ def _resting(release: Release) -> str:
     )
 
 
-def _is_apart(release: Release, population: Any, column: str, theta: Theta) -> bool:
-    """Whether the population's own mean is more than its posterior sd away from that of records as they are cleaned."""
-    some = {name: value[:: max(1, len(value) // FEW_ROWS)] for name, value in theta.items()}
-    law, own = population.marginal(column), population.theta_of(column, some)
-    means = np.mean(law.quantile((np.arange(COARSE_QUANTILES) + 0.5) / COARSE_QUANTILES, own), axis=-1)
+def _own_and_cleaned(
+    population: Any, schema: Schema, column: str, theta: Theta, size: int = COARSE_QUANTILES
+) -> tuple[Floats, Floats]:
+    """The mean of a column at each row of theta, by quantiles: the population's own, and that of cleaned records."""
+    own = population.theta_of(column, theta)
+    means = np.mean(population.marginal(column).quantile((np.arange(size) + 0.5) / size, own), axis=-1)
     try:
-        cleaned = row_moments(population, release.schema, (as_feature(column),), some)[0]
+        cleaned = row_moments(population, schema, (as_feature(column),), theta)[0][:, 0]
     except NoisewiseError:
-        return False
-    away = abs(float(np.mean(means)) - float(np.mean(cleaned)))
-    return bool(away > float(np.std(means)))  # False where a mean is infinite
+        cleaned = np.full(len(means), np.nan)
+    return np.asarray(means), np.asarray(cleaned)
 
 
-def _means(releases: tuple[Release, ...], release: Release, population: Any, column: str, theta: Theta) -> str:
+def _is_apart(own: Floats, cleaned: Floats) -> bool:
+    """Whether the own mean is more than its posterior sd away from the other; not where one of them is infinite."""
+    return bool(abs(float(np.mean(own)) - float(np.mean(cleaned))) > float(np.std(own)))
+
+
+def _means(releases: tuple[Release, ...], column: str, fine: float, coarse: float, cleaned: float) -> str:
     """Its own mean beside that of cleaned records, and beside the released one; a full stop where there is none."""
-    middle = {name: np.mean(np.asarray(value), axis=0, keepdims=True) for name, value in theta.items()}
-    law, own = population.marginal(column), population.theta_of(column, middle)
-    fine, coarse = (
-        float(np.mean(law.quantile((np.arange(size) + 0.5) / size, own))) for size in (QUANTILES, COARSE_QUANTILES)
-    )
-    try:
-        cleaned = float(np.mean(row_moments(population, release.schema, (as_feature(column),), middle)[0]))
-    except NoisewiseError:
-        return "."
-    if not np.isfinite(fine) or abs(fine - coarse) > STEADY * max(abs(fine), abs(cleaned)):
+    if not np.isfinite([fine, cleaned]).all() or abs(fine - coarse) > STEADY * max(abs(fine), abs(cleaned)):
         return "."
     released = _released_mean(releases, column)
     beside = "" if released is None else f"; released: {released:.4g}"
@@ -182,6 +182,23 @@ def _released_mean(releases: tuple[Release, ...], column: str) -> float | None:
             if column in row:
                 return float(release.estimate[row.index(column)])
     return None
+
+
+def level_sentences(releases: tuple[Release, ...], population: Any) -> tuple[str, ...]:
+    """Whose share a Bernoulli's p is, for every column with two levels."""
+    found: dict[str, None] = {}
+    for release in releases:
+        for column in columns_of(release.statistic, release.schema):
+            law = population.marginal(column)
+            if law.distribution.name != "bernoulli" or "p" not in law.free:
+                continue
+            try:
+                second = release.schema.levels(column).levels[1]
+            except NoisewiseError:  # a number, 0 or 1
+                continue
+            name = "p" if "p" in population.free else f"{column}.p"
+            found[f"{name} is the share of {second!r}, the second level of {column}."] = None
+    return tuple(found)
 
 
 # ---- released sums ----

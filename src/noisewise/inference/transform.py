@@ -28,7 +28,7 @@ class Transform:
 
     @property
     def size(self) -> int:
-        return sum(_width(support) for support in self.supports.values())
+        return sum(support.unknowns for support in self.supports.values())
 
     @property
     def is_straight(self) -> bool:
@@ -39,7 +39,7 @@ class Transform:
         """theta at each row of a position."""
         theta, start = {}, 0
         for name, support in self.supports.items():
-            stop = start + _width(support)
+            stop = start + support.unknowns
             theta[name] = _forward(position[:, start:stop], support)
             start = stop
         return theta
@@ -61,14 +61,10 @@ class Transform:
         total: Array = np.zeros(len(position))
         start = 0
         for support in self.supports.values():
-            stop = start + _width(support)
+            stop = start + support.unknowns
             total = total + _log_jacobian(position[:, start:stop], support)
             start = stop
         return total
-
-
-def _width(support: Support) -> int:
-    return 1 if support.size is None else support.size - 1
 
 
 def _forward(u: Array, support: Support) -> Array:

@@ -230,7 +230,7 @@ def _normal(releases: tuple[Release, ...], population: Any, n: int, reason: str 
 
 def _large_table(releases: tuple[Release, ...], population: Any, n: int) -> LargeTable:
     """A table of many cells behind few unknowns; as many unknowns as cells would be drawn for ever."""
-    unknowns = sum(support.size or 1 for support in population.supports.values())
+    unknowns = sum(support.unknowns for support in population.supports.values())
     if unknowns > MOST_UNKNOWNS:
         raise Unsupported(
             f"{releases[0].statistic!s:.80} has {len(releases[0].value)} cells and the population {unknowns} unknowns; "

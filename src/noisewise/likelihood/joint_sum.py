@@ -54,7 +54,7 @@ class JointSum(GroupLaw):
         """Why this law is out of reach, or None."""
         if n > LARGEST_N:
             return f"more than {LARGEST_N} records"
-        if sum(support.size or 1 for support in population.supports.values()) > MOST_UNKNOWNS:
+        if sum(support.unknowns for support in population.supports.values()) > MOST_UNKNOWNS:
             return "more than two unknowns, for which the joint law of the sums would be slow"
         if (why := TiltedSum.refusal(releases, population, n=n)) is not None:
             return why

@@ -62,6 +62,7 @@ NAMED, REFUSED = 0.01, 1e-6
 STEPS_PER_SD = 400.0
 REACH, SINGLE_REACH = 12.0, 30.0  # of the window, in sds of the sum and of one component
 CONSTANT = 1e-9
+TAIL = "{tail}"  # where the tail probability goes; labels may hold braces of their own
 Components = tuple[tuple[tuple[int, ...], float, str], ...]  # which components, what one record adds, and its name
 Ranges = tuple[tuple[int, float, float], ...]  # which component, and what one record adds at least and at most
 
@@ -124,7 +125,7 @@ class Partial:
         return min(1.0, sides * float(self.law.cdf(-excess, self.component)))
 
     def allowed(self, n: int) -> tuple[int, int | None]:
-        """The least and the most records (None: any number) that it allows (a tail of .01 or more), n among them."""
+        """The least and the most records (None: any number) that it allows (tail probability .01), n among them."""
         limit = self.release.schema.largest_n
         least = self._edge(-1, n)
         most = None if self.tail(limit) >= NAMED else self._edge(n, limit)
@@ -211,7 +212,7 @@ def _compared(releases: tuple[Release, ...], sizes: list[int]) -> list[tuple[flo
         for total in noisy_totals(release):
             sentence = (
                 f"n = {n} was stated, but {total.label} of the same records is {total.value:.6g}, with a noise sd of "
-                f"{total.sd:.2g} (tail probability {{:.1g}})."
+                f"{total.sd:.2g} (tail probability {TAIL})."
             )
             found.append((total.tail(n), sentence))
         bounded += _bounded(release, n)
@@ -223,22 +224,21 @@ def _compared(releases: tuple[Release, ...], sizes: list[int]) -> list[tuple[flo
         for family in (found, bounded)
         for probability, sentence in family
     ]
-    return [(probability, sentence.format(probability)) for probability, sentence in corrected]
+    return [(probability, sentence.replace(TAIL, f"{probability:.1g}")) for probability, sentence in corrected]
 
 
 def _bounded(release: Release, n: int) -> list[tuple[float, str]]:
-    """(tail probability, sentence) of the sum that is farthest beyond what n records can add up to, its tail times
-    the number of sums."""
+    """(tail probability, sentence) of the sum farthest beyond what n records add up to, times the number of sums."""
     partials = partial_counts(release)
     if not partials:
         return []
     tail, index = min((partial.tail(n), k) for k, partial in enumerate(partials))
     worst = partials[index]
-    return [(
-        min(1.0, len(partials) * tail),
+    sentence = (
         f"n = {n} was stated, but {worst.label} of that many records is at {worst.bound(n)}, and of the same records "
-        f"it is {worst.released:.6g}, with a noise sd of {worst.sd:.2g} (tail probability {{:.1g}}).",
-    )]  # fmt: skip
+        f"it is {worst.released:.6g}, with a noise sd of {worst.sd:.2g} (tail probability {TAIL})."
+    )
+    return [(min(1.0, len(partials) * tail), sentence)]
 
 
 def _parts(part: tuple[Fraction, Fraction], n: int, other: tuple[Fraction, Fraction], m: int) -> tuple[float, str]:
@@ -251,13 +251,13 @@ def _parts(part: tuple[Fraction, Fraction], n: int, other: tuple[Fraction, Fract
     return min(1.0, 2 * min(below, above)), (
         f"n = {n} and {m} were stated for the parts {part[0]} to {part[1]} and {other[0]} to {other[1]} of one data "
         f"set, but of {n + m} records a part of that width holds about {(n + m) * share:.0f} (sd "
-        f"{math.sqrt((n + m) * share * (1 - share)):.2g}; tail probability {{:.1g}}): n= is the number of records of "
+        f"{math.sqrt((n + m) * share * (1 - share)):.2g}; tail probability {TAIL}): n= is the number of records of "
         "each part, one for each release."
     )
 
 
 @singledispatch
-def total_components(statistic: Any, schema: Schema) -> Components:
+def total_components(statistic: object, schema: Schema) -> Components:
     """The components that add up to everybody, what one record adds to them, and how people call that number."""
     columns = ", ".join(schema.columns)
     raise Unsupported(f"Whether {type(statistic).__name__} of {columns} counts everybody is not known.")
@@ -334,7 +334,6 @@ def _no_sums(*_: object) -> Ranges:
 
 for _kind in (OrderStatistic, Records, SmallestEigenvalue):
     total_components.register(_kind, _nobody)
-for _kind in (OrderStatistic, Records, SmallestEigenvalue):
     component_ranges.register(_kind, _no_sums)
 component_ranges.register(Moments, _no_sums)  # the count beside them says more
 

@@ -112,7 +112,7 @@ class PopulationModel(ModelBase):
 
     def _with_sentences(self, problem: PopulationProblem, found: Found, n: object) -> Verdict:
         """The verdict with the mass beyond the bounds, and with what rests on a stated n."""
-        from noisewise.inference.fit import bounds_sentences, n_sentences, some_rows, sum_sentences
+        from noisewise.inference.fit import bounds_sentences, level_sentences, n_sentences, some_rows, sum_sentences
         from noisewise.likelihood.normal_rows import cautions_at
 
         if not all(np.all(np.isfinite(found.draws[name])) for name in self.free):
@@ -124,7 +124,8 @@ class PopulationModel(ModelBase):
         stated = n_sentences(problem.releases, self.population, theta, n, sd)
         sums = sum_sentences(problem.releases, self.population, theta, n)
         warnings = (*stated.warnings, *sums.warnings, *bounds.warnings)
-        return judged.saying(warnings=warnings, notes=(*bounds.notes, *stated.notes))
+        levels = level_sentences(problem.releases, self.population)
+        return judged.saying(warnings=warnings, notes=(*levels, *bounds.notes, *stated.notes))
 
     # ---- simulation, checks, design, text ----
 

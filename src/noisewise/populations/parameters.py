@@ -30,6 +30,11 @@ class Support:
     high: float = math.inf
     size: int | None = None
 
+    @property
+    def unknowns(self) -> int:
+        """How many numbers are unknown: the last of several probabilities follows from the others."""
+        return 1 if self.size is None else self.size - 1
+
     def contains(self, other: Support) -> bool:
         return self.size == other.size and self.low <= other.low and other.high <= self.high
 

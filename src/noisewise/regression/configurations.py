@@ -112,8 +112,8 @@ class Configurations:
                 made = np.stack(columns, axis=1)
                 weights = np.linalg.lstsq(made, own, rcond=None)[0]
                 if np.linalg.norm(own - made @ weights) <= ALIKE * np.linalg.norm(own):
-                    used = [j for j, w, c in zip(indices, weights, columns, strict=True)
-                            if abs(w) * np.linalg.norm(c) > ALIKE * np.linalg.norm(own)]  # fmt: skip
+                    sizes = np.abs(weights) * np.linalg.norm(made, axis=0)
+                    used = [j for j, size in zip(indices, sizes, strict=True) if size > ALIKE * np.linalg.norm(own)]
                     found.append((*used, i))
                     continue
             columns.append(own)

@@ -58,4 +58,4 @@ def _told(model: LinearRegression, schemas: tuple[Schema, ...], sums: set[tuple[
             return Configurations.of((*model.features, model.response), schemas).told_by_products(products)
         except Unsupported:  # too many combinations to look into each
             pass
-    return sum(any(k >= 0 for k in factors) for factors in products)
+    return sum(1 for factors in products if max(factors) >= 0)

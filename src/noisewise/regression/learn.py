@@ -173,7 +173,7 @@ def _warnings(
             "of moments can tell, and slopes and their intervals are not to be trusted: declare yes/no columns as "
             "Levels, numbers with wider bounds, or give covariates=GivenMoments(...)."
         )
-    if isinstance(problem.covariates, LocationX) and share is not None and share.is_sure:
+    if share is not None and share.is_sure:
         said.append(
             f"By the fitted model {100 * share.clamped:.2g} % of rows were clamped, which is not modelled beside "
             "yes/no features: coefficients may be biased. Release with wider bounds."
