@@ -24,6 +24,7 @@ from noisewise.likelihood.bank import RecordsBank
 from noisewise.likelihood.closed_sum import ClosedSum
 from noisewise.likelihood.count_models import CellsModel, CountModel, TableModel
 from noisewise.likelihood.exact_sum import ExactSum
+from noisewise.likelihood.integrated_noise import IntegratedNoise
 from noisewise.likelihood.joint_sum import JointSum
 from noisewise.likelihood.large_table import LargeTable
 from noisewise.likelihood.local_answers import LocalAnswers
@@ -84,6 +85,20 @@ class Product:
         """The Laplace scale behind each mixing variance."""
         scales = [group.mixing_scale for group in self.groups if getattr(group, "mixing", 0)]
         return np.concatenate(scales) if scales else np.empty(0)
+
+    def integrated(self) -> Product | None:
+        """The same with the noise of all groups integrated out, so that no mixing is left; None where it is felt."""
+        groups = [IntegratedNoise(group) if getattr(group, "mixing", 0) else group for group in self.groups]
+        made = [group for group, old in zip(groups, self.groups, strict=True) if group is not old]
+        return Product(tuple(groups)) if all(group.is_affordable() for group in made) else None
+
+    @property
+    def quick(self) -> Product | None:
+        """A product near this one at a small part of its cost, for proposals; None where some group has none."""
+        groups = tuple(getattr(group, "quick", group) for group in self.groups)
+        if groups == self.groups or any(group is None for group in groups):
+            return None
+        return Product(groups)
 
     @property
     def roughness(self) -> float:

@@ -138,6 +138,16 @@ class TiltedSum:
         self._last = ({name: np.array(value) for name, value in theta.items()}, (factor, *full))
         return self._last[1]
 
+    @property
+    def plain(self) -> NormalSum:
+        return self.normal
+
+    def placed(self, theta: Theta) -> tuple[Array, Array, Array]:
+        return self.moments(theta)
+
+    def remember(self, theta: Theta, log_likelihood: Array) -> None:
+        """Nothing: this law's cautions do not depend on theta."""
+
     def log_likelihood(self, theta: Theta) -> Array:
         return self.log_likelihood_given(theta, np.empty((1, 0)))
 
