@@ -36,7 +36,7 @@ from noisewise.inference.modes import Frame, find_frames
 from noisewise.inference.plane import BURN, Grid, PlaneDraws, Proposal, accepted, evidence, lay_grids, moments, sample
 from noisewise.inference.run import run
 
-__all__ = ["CENTRAL_LIMIT_LAW", "OWN_LAW", "Exact", "IndependentVerdict", "exact"]
+__all__ = ["CENTRAL_LIMIT_LAW", "OWN_LAW", "Exact", "IndependentVerdict", "exact", "joined_verdict"]
 
 Moments = Mapping[str, tuple[Floats, Floats]]
 OWN_LAW, CENTRAL_LIMIT_LAW = "the release's own law", "the central limit law"
@@ -407,6 +407,41 @@ def grid_error(grids: tuple[Grid, ...], target: ExactTarget) -> float:
         errors += [float(np.max(np.abs(mean - coarse[name][0]) / sd)), float(np.max(np.abs(sd - coarse[name][1]) / sd))]
     worst = max(errors)
     return worst**2 if math.isfinite(worst) else math.inf
+
+
+def joined_verdict(verdicts: Sequence[Verdict | IndependentVerdict]) -> Verdict | IndependentVerdict:
+    """The verdict on draws of unknowns that are independent of each other: the worst of theirs."""
+    walked = [each for each in verdicts if isinstance(each, Verdict)]
+    direct = [each for each in verdicts if isinstance(each, IndependentVerdict)]
+    common = {
+        "rhat": max(each.rhat for each in verdicts),
+        "smallest_ess": min(each.smallest_ess for each in verdicts),
+        "notes": tuple(dict.fromkeys(note for each in verdicts for note in each.notes)),
+        "warnings": tuple(dict.fromkeys(warning for each in verdicts for warning in each.warnings)),
+    }
+    lost = sum(sum(each.non_finite) for each in direct)
+    if not walked:
+        laws = {each.law for each in direct}
+        return replace(
+            direct[0],
+            error=max(each.error for each in direct),
+            evaluations=sum(each.evaluations for each in direct),
+            non_finite=(lost,) if lost else (),
+            by=" and ".join(dict.fromkeys(each.by for each in direct)),
+            humps=max(each.humps for each in direct),
+            law=laws.pop() if len(laws) == 1 else CENTRAL_LIMIT_LAW,
+            **common,
+        )
+    chains = walked[0].chains
+    counts = np.sum([np.resize(each.non_finite, chains) for each in walked if each.non_finite], axis=0, dtype=int)
+    non_finite = np.zeros(chains, int) + counts
+    non_finite[0] += lost
+    return replace(
+        max(walked, key=lambda each: each.rhat),
+        non_finite=tuple(int(count) for count in non_finite),
+        longest_standstill=tuple(np.max([each.longest_standstill for each in walked], axis=0).tolist()),
+        **common,
+    )
 
 
 def _many(

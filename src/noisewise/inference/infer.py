@@ -22,7 +22,7 @@ import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.inference.diagnostics import verdict
-from noisewise.inference.exact import CENTRAL_LIMIT_LAW, OWN_LAW, IndependentVerdict, exact
+from noisewise.inference.exact import CENTRAL_LIMIT_LAW, OWN_LAW, IndependentVerdict, exact, joined_verdict
 from noisewise.inference.fit import Sentences, bounds_sentences, n_sentences, some_rows, sum_sentences
 from noisewise.inference.kernels.averaged import Averaged
 from noisewise.inference.kernels.averaged_records import AveragedRecords
@@ -142,14 +142,15 @@ class _Problem:
     def __init__(
         self, releases: tuple[Release, ...], population: Any, likelihood: str, n: object, *, is_naive: bool
     ) -> None:
-        self.likelihood: Product | NaiveLikelihood
-        if is_naive:
-            self.likelihood = NaiveLikelihood(releases, population, n=n)
-        else:
-            self.likelihood = joint_likelihood(releases, population, likelihood=likelihood, n=n)
-        self.population = population
-        transform = Transform(population.supports)
         self.releases = releases
+        if is_naive:
+            self._explore(population, NaiveLikelihood(releases, population, n=n))
+        else:
+            self._explore(population, joint_likelihood(releases, population, likelihood=likelihood, n=n))
+
+    def _explore(self, population: Any, likelihood: Product | NaiveLikelihood) -> None:
+        self.population, self.likelihood = population, likelihood
+        transform = Transform(population.supports)
         self.theta = Target(transform, population.log_prior, self._log_likelihood, population.sample_prior)
         self.target: Target | MixedTarget = self.theta
         if isinstance(self.likelihood, Product) and self.likelihood.mixing:
@@ -158,6 +159,24 @@ class _Problem:
                 given, scale = self.likelihood.log_likelihood_given, self.likelihood.mixing_scale
                 self.target = MixedTarget(self.theta, given, scale)
             self.likelihood = integrated or self.likelihood
+
+    def factors(self) -> tuple[_Problem, ...]:
+        """Problems of fewer unknowns, independent of each other, that make up this one; only itself if there are none.
+
+        One without a likelihood of its own has a product of none: its posterior is its prior.
+        """
+        if not isinstance(self.likelihood, Product) or self.likelihood.mixing:
+            return (self,)
+        found = self.likelihood.factors(self.population)
+        if len(found) < 2:
+            return (self,)
+        problems = []
+        for population, likelihood in found:
+            problem = object.__new__(_Problem)
+            problem.releases = self.releases if likelihood is None else likelihood.releases
+            problem._explore(population, likelihood or Product(()))
+            problems.append(problem)
+        return tuple(problems)
 
     @property
     def quick(self) -> Target | None:
@@ -234,6 +253,28 @@ class _Found(NamedTuple):
 def _exact(
     problem: _Problem, rng: np.random.Generator, chains: int, draws: int, warmup: int, report: Progress | None
 ) -> _Found:
+    """Direct computation, of each factor of the posterior by itself."""
+    parts = [_exact_factor(factor, rng, chains, draws, warmup, report) for factor in problem.factors()]
+    if len(parts) == 1:
+        return parts[0]
+    drawn = {name: values for part in parts for name, values in part.draws.items()}
+    evidences = [part.log_evidence for part in parts if part.log_evidence is not None]
+    moments = [part.moments for part in parts if part.moments is not None]
+    is_known = len(evidences) == len(parts)
+    return _Found(
+        {name: drawn[name] for name in problem.theta.names},
+        f"{len(parts)} independent factors of the posterior: {'; '.join(dict.fromkeys(part.how for part in parts))}",
+        joined_verdict([part.verdict for part in parts]),
+        sum(evidences) if is_known else None,
+        {name: both for each in moments for name, both in each.items()} if len(moments) == len(parts) else None,
+    )
+
+
+def _exact_factor(
+    problem: _Problem, rng: np.random.Generator, chains: int, draws: int, warmup: int, report: Progress | None
+) -> _Found:
+    if isinstance(problem.likelihood, Product) and not problem.likelihood.groups:
+        return _untold(problem, rng, chains, draws)
     conjugate = problem.conjugate()
     if conjugate is not None:
         return _conjugate(conjugate, rng, chains, draws)
@@ -247,6 +288,15 @@ def _exact(
     if isinstance(judged, IndependentVerdict):
         judged = replace(judged, law=problem.law)
     return _Found(theta, found.how, judged, found.log_evidence, found.moments)
+
+
+def _untold(problem: _Problem, rng: np.random.Generator, chains: int, draws: int) -> _Found:
+    """Unknowns that no release tells about: draws from their prior."""
+    theta = problem.population.sample_prior(rng, chains * draws)
+    drawn = {name: value.reshape(chains, draws, *value.shape[1:]) for name, value in theta.items()}
+    every = np.concatenate([value.reshape(chains, draws, -1) for value in drawn.values()], axis=2)
+    judged = replace(IndependentVerdict.of(every, by="sampling the prior"), law=OWN_LAW)
+    return _Found(drawn, f"no release tells about {', '.join(drawn)}: draws from the prior", judged, 0.0)
 
 
 def _conjugate(

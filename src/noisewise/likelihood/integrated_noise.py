@@ -12,7 +12,9 @@ are better sampled along with theta (`inference.mixed`).
 from __future__ import annotations
 
 import math
+from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -82,6 +84,16 @@ class IntegratedNoise:
         self._nodes: dict[int, _Nodes] = {}
         if max(scale.size for scale in self._scales.values()) <= MOST_MIXED:
             self._settle()
+
+    @cached_property
+    def quick(self) -> IntegratedNoise | None:
+        """The same on the fewest variances, for proposals; None where there are no fewer."""
+        if self.size <= FEWEST:
+            return None
+        fewer = copy(self)
+        fewer._nodes = {}
+        fewer._lay(FEWEST)
+        return fewer
 
     def is_affordable(self) -> bool:
         """Whether the error of log p can be neglected wherever the posterior has its mass."""

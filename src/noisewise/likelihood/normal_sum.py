@@ -20,7 +20,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -37,6 +37,9 @@ from noisewise.privacy.law import DiscreteGaussian, DiscreteLaplace, RoundedGaus
 from noisewise.release import Release
 from noisewise.statistics.feature import Feature, as_feature
 from noisewise.statistics.tables import Histogram, Marginals, refuse_tied
+
+if TYPE_CHECKING:
+    from noisewise.likelihood.integrated_noise import IntegratedNoise
 
 LARGEST_DOUBTED = 20_000  # records, beyond which the theorem is not doubted
 SWEEPS = 40  # of the scale mixture, when the confidential statistic is drawn given theta
@@ -175,6 +178,13 @@ class NormalSum:
             rows, d = len(next(iter(theta.values()))), len(self.row)
             mean, covariance = np.full((rows, d), np.nan), np.full((rows, d, d), np.nan)
         return self.n * mean, self.n * covariance
+
+    def integrated(self) -> IntegratedNoise | None:
+        """The same with the mixing variances integrated out; None where the error of that is felt."""
+        from noisewise.likelihood.integrated_noise import IntegratedNoise
+
+        made = IntegratedNoise(self)
+        return made if made.is_affordable() else None
 
     @property
     def plain(self) -> NormalSum:
