@@ -26,6 +26,7 @@ from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.likelihood import binomial_laplace, binomial_sum, cells, conjugate
 from noisewise.likelihood.binomial_sum import BinomialSum
 from noisewise.likelihood.differences import central_difference
+from noisewise.likelihood.large_table import LargeTable
 from noisewise.likelihood.model import Parameters, scalar_supports
 from noisewise.likelihood.normal_sum import row_of
 from noisewise.likelihood.simulate import columns_of
@@ -256,6 +257,11 @@ class TableModel:
 
     def log_likelihood(self, theta: Theta) -> Array:
         return self._table(theta).log_likelihood()
+
+    @property
+    def quick(self) -> LargeTable:
+        """The same with the total by a saddlepoint, for proposals."""
+        return LargeTable.of(self.releases, self.population, n=self.n)
 
     def score(self, theta: Theta) -> dict[str, Array]:
         supports = scalar_supports(self.population)

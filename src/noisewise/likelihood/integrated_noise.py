@@ -3,9 +3,9 @@
 Laplace(b) is N(0, w) with w ~ Exponential(mean 2 b^2), so with J such components
     p(y | theta) = E_w N(y; m(theta), V(theta) + diag(w))  ~  sum_i (prior/q)(w_i) N(y; m, V + diag(w_i)) / M,
 w_i a quasi-random net from q, in eight independent scrambles that tell the error of log p. It is a smooth function of
-theta alone, so a posterior of two unknowns stays one of two, whatever J is. q is, component by component, half the
-prior and half a normal law of log w, fitted where the release is likely: far from zero noise only w of a certain size
-explains a component, and the prior hardly ever draws it. Where the error stays visible (`is_affordable`) the variances
+theta alone, so a posterior of two unknowns stays one of two, whatever J is. q is, component by component, a gamma
+law, as the prior is, fitted where the release is likely, and to a tenth the prior: far from zero noise only w of a
+certain size explains a component, and the prior hardly ever draws it. Where the error stays visible (`is_affordable`) the variances
 are better sampled along with theta (`inference.mixed`).
 """
 
@@ -18,13 +18,13 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import digamma, logsumexp, polygamma
 
 from noisewise.compilation import njit
 from noisewise.likelihood.model import Parameters, numerical_score, scalar_supports
 from noisewise.likelihood.normal_rows import cautions_at
 from noisewise.likelihood.normal_sum import NormalSum
-from noisewise.likelihood.scrambles import N_SCRAMBLES, log_mean, net, typical_error, weighted_error
+from noisewise.likelihood.scrambles import N_SCRAMBLES, log_error, log_mean, net, typical_error, weighted_error
 from noisewise.populations.parameters import Array, Theta
 from noisewise.release import Release
 
@@ -32,9 +32,12 @@ __all__ = ["IntegratedNoise", "MixedLaw"]
 
 FEWEST, MOST = 256, 4096  # variances of each component
 ENOUGH, NEGLIGIBLE_ERROR = 3e-3, 0.02  # error of log p: more points are not worth it; it is not felt
-ROUNDS = 3
+ROUNDS = 2
+BOUND_STEPS = 40
+PRIOR_SHARE = 0.1  # of the proposal: where nothing was seen of a component it decides
+CHECKED, VISIBLE_ERROR = 64, 0.1  # draws at which the error is looked at again, and from where it is told
 MOST_MIXED = 20  # components: a net in more dimensions is no net
-STRETCH = 1.3
+STRETCH = 1.1
 LOG_PLACES = np.linspace(-35.0, 6.0, 4101)  # of log w/2b^2, at which the laws of it are tabulated
 
 
@@ -130,19 +133,59 @@ class IntegratedNoise:
 
     def _settle(self) -> None:
         """The proposals fitted where the release is likely, and as many variances as are worth it."""
-        self._lay(FEWEST)
+        theta = typical_error(
+            lambda theta: np.repeat(self._bound(theta)[0][:, None], 2, axis=1), self.population, 0
+        ).theta
+        if not theta:
+            return
+        for k, ratio in self._bound(theta)[1].items():
+            # Of w/2b^2 = x given a residual of 2 x scales, log w has a variance of about 1/(1 + 2 x).
+            v, spread = np.log(ratio), np.sqrt(np.mean(1 / (1 + 2 * ratio), axis=0) + np.var(np.log(ratio), axis=0))
+            self._proposals[k] = [_Proposal.of(m, STRETCH * s) for m, s in zip(v.mean(axis=0), spread, strict=True)]
         for _ in range(ROUNDS):
-            typical = typical_error(self._scramble_logs, self.population, seed=0)
-            if not typical.theta:
-                return
-            self._fit(typical.theta)
             self._lay(FEWEST)
-        theta = typical.theta
+            self._fit(theta)
+        self._lay(FEWEST)
         while True:
             self.error = weighted_error(self._scramble_logs(theta))
             if self.error <= ENOUGH or 2 * self.size > MOST:
                 return
             self._lay(2 * self.size)
+
+    def _bound(self, theta: Theta) -> tuple[Array, dict[int, Array]]:
+        """The highest of the lower bounds of log p that are normal, up to a constant, and w/2b^2 there by block (K, J).
+
+        |r| <= r^2/2x + x/2 for every x > 0, so Laplace noise is at least normal with w = b x, times a factor:
+            log p >= log N(y; m, V + diag(w)) + sum_j log(2 pi w_j)/2 - log 2b_j - w_j/2b_j^2;
+        the best w has w_j^2 = b_j^2 E r_j^2, the residual's second moment given it (Jordan et al. 1999).
+        """
+        factor, mean, covariance = self.law.placed(theta)
+        plain, total, found = self.law.plain, factor.copy(), {}
+        for k, part in enumerate(plain.shares):
+            if not part.is_mixed:
+                total = total + plain.log_density_of(part, mean, covariance, np.empty((len(mean), 0)))
+                continue
+            own, scale = np.concatenate([part.laplace, part.gauss]).astype(int), self._scales[k]
+            away, spread, j = plain.observed[own] - mean[:, own], covariance[:, own[:, None], own], scale.size
+            added = np.broadcast_to(np.square(plain.noise.scale[own]), away.shape).copy()
+            added[:, :j] *= 2
+            usable = np.isfinite(away).all(axis=1) & np.isfinite(spread).all(axis=(1, 2))
+            away, spread = np.where(usable[:, None], away, 0.0), np.where(usable[:, None, None], spread, 0.0)
+            for _ in range(BOUND_STEPS):
+                inverse = np.linalg.inv(spread + added[:, :, None] * np.eye(len(own)))
+                pulled = np.einsum("kij,kj->ki", inverse, away)
+                residual = added * pulled
+                second = np.square(residual) + added - np.square(added) * np.diagonal(inverse, axis1=1, axis2=2)
+                added[:, :j] = scale * np.sqrt(np.maximum(second[:, :j], 1e-12 * np.square(scale)))
+            noisy = spread + added[:, :, None] * np.eye(len(own))
+            w = added[:, :j]
+            logs = -0.5 * (
+                np.linalg.slogdet(noisy)[1] + np.sum(away * np.linalg.solve(noisy, away[:, :, None])[:, :, 0], axis=1)
+            )
+            logs = logs + np.sum(0.5 * np.log(w) - w / (2 * np.square(scale)), axis=1)
+            total = total + np.where(usable, logs, np.nan)
+            found[k] = w / (2 * np.square(scale))
+        return total, found
 
     def _lay(self, size: int) -> None:
         rng, self.size = np.random.default_rng(0), size
@@ -195,7 +238,16 @@ class IntegratedNoise:
 
 @cautions_at.register
 def _(model: IntegratedNoise, theta: Theta) -> tuple[str, ...]:
-    return cautions_at(model.law, theta)
+    some = {name: value[:CHECKED] for name, value in theta.items()}
+    error = float(np.mean(log_error(model._scramble_logs(some))))
+    told = cautions_at(model.law, theta)
+    if not error > VISIBLE_ERROR:
+        return told
+    return (
+        *told,
+        f"The noise was integrated with an error of about {error:.1g} of the log-likelihood where the posterior is: "
+        "estimates may be off by about that part of their sd.",
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -211,8 +263,10 @@ class _Proposal:
         prior /= prior.sum()
         law = prior
         if mean is not None:
-            fitted = np.exp(-0.5 * np.square((LOG_PLACES - mean) / sd))
-            law = 0.5 * prior + 0.5 * fitted / fitted.sum()
+            shape = _shape_of(sd**2)
+            away = LOG_PLACES - (mean - digamma(shape))
+            fitted = np.exp(shape * np.minimum(away, 700.0) - np.exp(np.minimum(away, 700.0)))
+            law = PRIOR_SHARE * prior + (1 - PRIOR_SHARE) * fitted / fitted.sum()
         upto = np.concatenate([[0.0], np.cumsum(0.5 * (law[1:] + law[:-1]))])
         with np.errstate(divide="ignore"):
             return cls(upto / upto[-1], np.log(prior) - np.log(law))
@@ -224,6 +278,15 @@ class _Proposal:
 
 
 _PRIOR = _Proposal.of()
+
+
+def _shape_of(variance: float) -> float:
+    """The shape of the gamma law whose logarithm has this variance: trigamma(shape), by bisection."""
+    low, high = math.log(1e-3), math.log(1e5)
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if polygamma(1, math.exp(middle)) > variance else (low, middle)
+    return math.exp(low)
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]

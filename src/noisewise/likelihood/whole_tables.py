@@ -125,5 +125,7 @@ def _tables(n: int, m: int) -> NDArray[np.int64]:
     """All ways to write n as an ordered sum of m counts, (T, m)."""
     if m == 1:
         return np.array([[n]], np.int64)
-    parts = [np.column_stack([np.full(math.comb(n - s + m - 2, m - 2), s), _tables(n - s, m - 1)]) for s in range(n + 1)]
+    parts = [
+        np.column_stack([np.full(math.comb(n - s + m - 2, m - 2), s), _tables(n - s, m - 1)]) for s in range(n + 1)
+    ]
     return np.concatenate(parts)
