@@ -306,7 +306,8 @@ def _proposed(
     near, density = Density(quick), Density(target)
     try:
         frames, is_bent = find_frames(rng, near)
-        grids, mesh = (), lay_mesh(rng, near, frames, NEAR_EVALUATIONS) if is_bent else None
+        grids: tuple[Grid, ...] = ()
+        mesh = lay_mesh(rng, near, frames, NEAR_EVALUATIONS) if is_bent else None
         if mesh is None:
             grids = lay_grids(rng, near, frames)
             fitted = sample(rng, near, grids, chains=1, draws=FITTED)
@@ -323,8 +324,8 @@ def _proposed(
         return None
     where = "grid" if mesh is None else f"mesh of {len(mesh.index)} points along a ridge"
     how = (
-        f"an independence sampler on a {where} of two parameters, {drawn.acceptance:.1%} of proposals accepted, which a "
-        "quicker law made"
+        f"an independence sampler on a {where} of two parameters, {drawn.acceptance:.1%} of proposals accepted, "
+        "which a quicker law made"
     )
     known = _Near.of(near, drawn, grids, target) if mesh is None and grid_error(grids, quick) < TRUSTED else None
     log_evidence, means = (None, None) if known is None else (known.log_evidence, known.moments)
@@ -348,7 +349,8 @@ class _Near:
         log_near = near(drawn.proposed) - drawn.log_proposal
         totals = [float(logsumexp(logs)) for logs in (drawn.log_weight, log_near)]
         own, other = (np.exp(logs - total) for logs, total in zip((drawn.log_weight, log_near), totals, strict=True))
-        if not NEAR_ERROR > float(np.sqrt(np.sum(np.square(own - other)))):
+        error = float(np.sqrt(np.sum(np.square(own - other))))
+        if not error < NEAR_ERROR:
             return None
         found = {}
         theta = target.parameters(drawn.proposed)
@@ -413,12 +415,9 @@ def joined_verdict(verdicts: Sequence[Verdict | IndependentVerdict]) -> Verdict 
     """The verdict on draws of unknowns that are independent of each other: the worst of theirs."""
     walked = [each for each in verdicts if isinstance(each, Verdict)]
     direct = [each for each in verdicts if isinstance(each, IndependentVerdict)]
-    common = {
-        "rhat": max(each.rhat for each in verdicts),
-        "smallest_ess": min(each.smallest_ess for each in verdicts),
-        "notes": tuple(dict.fromkeys(note for each in verdicts for note in each.notes)),
-        "warnings": tuple(dict.fromkeys(warning for each in verdicts for warning in each.warnings)),
-    }
+    worst_rhat, fewest = max(each.rhat for each in verdicts), min(each.smallest_ess for each in verdicts)
+    notes = tuple(dict.fromkeys(note for each in verdicts for note in each.notes))
+    warnings = tuple(dict.fromkeys(warning for each in verdicts for warning in each.warnings))
     lost = sum(sum(each.non_finite) for each in direct)
     if not walked:
         laws = {each.law for each in direct}
@@ -430,17 +429,23 @@ def joined_verdict(verdicts: Sequence[Verdict | IndependentVerdict]) -> Verdict 
             by=" and ".join(dict.fromkeys(each.by for each in direct)),
             humps=max(each.humps for each in direct),
             law=laws.pop() if len(laws) == 1 else CENTRAL_LIMIT_LAW,
-            **common,
+            rhat=worst_rhat,
+            smallest_ess=fewest,
+            notes=notes,
+            warnings=warnings,
         )
-    chains = walked[0].chains
-    counts = np.sum([np.resize(each.non_finite, chains) for each in walked if each.non_finite], axis=0, dtype=int)
-    non_finite = np.zeros(chains, int) + counts
+    non_finite = np.zeros(walked[0].chains, int)
+    for each in walked:
+        non_finite += np.resize(each.non_finite, non_finite.size) if each.non_finite else 0
     non_finite[0] += lost
     return replace(
         max(walked, key=lambda each: each.rhat),
         non_finite=tuple(int(count) for count in non_finite),
         longest_standstill=tuple(np.max([each.longest_standstill for each in walked], axis=0).tolist()),
-        **common,
+        rhat=worst_rhat,
+        smallest_ess=fewest,
+        notes=notes,
+        warnings=warnings,
     )
 
 

@@ -259,15 +259,21 @@ def _exact(
         return parts[0]
     drawn = {name: values for part in parts for name, values in part.draws.items()}
     evidences = [part.log_evidence for part in parts if part.log_evidence is not None]
-    moments = [part.moments for part in parts if part.moments is not None]
+    moments = {name: both for part in parts for name, both in (part.moments or _moments_of(part.draws)).items()}
     is_known = len(evidences) == len(parts)
     return _Found(
         {name: drawn[name] for name in problem.theta.names},
         f"{len(parts)} independent factors of the posterior: {'; '.join(dict.fromkeys(part.how for part in parts))}",
         joined_verdict([part.verdict for part in parts]),
         sum(evidences) if is_known else None,
-        {name: both for each in moments for name, both in each.items()} if len(moments) == len(parts) else None,
+        moments if any(part.moments for part in parts) else None,
     )
+
+
+def _moments_of(draws: Mapping[str, Array]) -> dict[str, tuple[Array, Array]]:
+    """Mean and sd by draws, beside those of other unknowns that are known better."""
+    flat = {name: values.reshape(-1, *values.shape[2:]) for name, values in draws.items()}
+    return {name: (values.mean(axis=0), values.std(axis=0, ddof=1)) for name, values in flat.items()}
 
 
 def _exact_factor(

@@ -198,10 +198,10 @@ class RecordsBank:
         schema, made = self.releases[0].schema, {}
         for column, law in attach(self.population, schema, tuple(self.base)).items():
             entry = schema.bounded(column)
-            place, scale = law.distribution.location_scale(law.values(self.population.theta_of(column, theta)))
-            made[column] = np.clip(
-                np.ravel(place)[0] + np.ravel(scale)[0] * self._standard[column], entry.low, entry.high
-            )
+            found = law.distribution.location_scale(law.values(self.population.theta_of(column, theta)))
+            assert found is not None
+            place, scale = (float(np.ravel(part)[0]) for part in found)
+            made[column] = np.clip(place + scale * self._standard[column], entry.low, entry.high)
         return made
 
     def _records(self, base: Mapping[str, Array], theta: Theta) -> dict[str, Array]:

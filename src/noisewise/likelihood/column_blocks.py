@@ -27,7 +27,7 @@ from noisewise.statistics import Mean, Sum
 __all__ = ["ColumnBlocks"]
 
 MakeLaw = Callable[[tuple[Release, ...], Any], Likelihood]
-CUT = {"mean": Mean, "sum": Sum}  # statistics whose components can be taken apart
+CUT: dict[str, type[Mean] | type[Sum]] = {"mean": Mean, "sum": Sum}  # statistics whose components can be taken apart
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,9 +40,11 @@ class ColumnBlocks:
 
     @classmethod
     def of(cls, releases: tuple[Release, ...], population: Any, *, n: int, make: MakeLaw) -> ColumnBlocks | None:
-        """None where all components are linked; `make` gives the law of the releases of one block."""
-        blocks = NormalSum(releases, population, n=n).blocks
-        if len(blocks) < 2:
+        """None where all columns are linked by components; `make` gives the law of the releases of one block."""
+        model = NormalSum(releases, population, n=n)
+        blocks, read = model.blocks, frozenset[str]().union(*(feature.columns() for feature in model.row))
+        has_more = hasattr(population, "of_columns") and set(population.columns) > read
+        if len(blocks) < 2 and not has_more:
             return None
         sizes = [len(release.value) for release in releases]
         starts = np.concatenate([[0], np.cumsum(sizes)]).astype(int)
@@ -57,6 +59,8 @@ class ColumnBlocks:
                     return None
                 chosen.append(release if len(own) == size else some_components(release, own))
                 place += [int(start) + j for j in own]
+            if len({release.divisor for release in chosen}) > 1 and len(place) == len(chosen):
+                return None  # a count and a mean of the same condition are drawn as one number
             columns = frozenset[str]().union(*(f.columns() for release in chosen for f in row_of(release)))
             parts.append(make(tuple(chosen), population.of_columns(columns)))
             places.append(np.array(place))
@@ -68,7 +72,8 @@ class ColumnBlocks:
 
     @property
     def because(self) -> str:
-        return f"columns are independent, {len(self.parts)} blocks of them: {'; '.join(p.because for p in self.parts)}"
+        each = "; ".join(part.because for part in self.parts)
+        return each if len(self.parts) == 1 else f"{len(self.parts)} blocks of independent columns: {each}"
 
     @property
     def cautions(self) -> tuple[str, ...]:
@@ -99,7 +104,8 @@ class ColumnBlocks:
         return total
 
     def score(self, theta: Theta) -> dict[str, Array]:
-        found: dict[str, Array] = {}
+        """Of unknowns whose columns are not read, too: it is zero."""
+        found = {name: np.zeros(len(value)) for name, value in theta.items() if np.ndim(value) == 1}
         for part in self.parts:
             found |= part.score(_own(part, theta))
         return found

@@ -5,8 +5,8 @@ Laplace(b) is N(0, w) with w ~ Exponential(mean 2 b^2), so with J such component
 w_i a quasi-random net from q, in eight independent scrambles that tell the error of log p. It is a smooth function of
 theta alone, so a posterior of two unknowns stays one of two, whatever J is. q is, component by component, a gamma
 law, as the prior is, fitted where the release is likely, and to a tenth the prior: far from zero noise only w of a
-certain size explains a component, and the prior hardly ever draws it. Where the error stays visible (`is_affordable`) the variances
-are better sampled along with theta (`inference.mixed`).
+certain size explains a component, and the prior hardly ever draws it. Where the error stays visible (`is_affordable`)
+the variances are better sampled along with theta (`inference.mixed`).
 """
 
 from __future__ import annotations

@@ -33,6 +33,7 @@ from noisewise.likelihood.normal_rows import cautions_at
 from noisewise.likelihood.normal_sum import NormalSum
 from noisewise.likelihood.order_bank import OrderBank
 from noisewise.likelihood.same_records import one_schema
+from noisewise.likelihood.simulate import columns_of
 from noisewise.likelihood.stated_n import refuse_contradicted
 from noisewise.likelihood.tilted_sum import TiltedSum
 from noisewise.likelihood.whole_tables import WholeTables
@@ -102,7 +103,7 @@ class Product:
         laws = [part for group in self.groups for part in getattr(group, "parts", (group,))]
         factors: list[tuple[set[str], list[Any]]] = [({name}, []) for name in population.columns]
         for law in laws:
-            own = {name.split(".")[0] for name in law.population.free}
+            own = frozenset[str]().union(*(columns_of(r.statistic, r.schema) for r in law.releases))
             linked = [factor for factor in factors if factor[0] & own]
             factors = [factor for factor in factors if not factor[0] & own]
             names = set().union(*(factor[0] for factor in linked))

@@ -226,7 +226,8 @@ class NormalSum:
     def log_constant(self, part: Shares, mean: Array) -> Array:
         """log p of what cannot vary in one block, seen through its noise alone: (K, 1)."""
         own, scale = part.constant, self.noise.scale[part.constant]
-        return -np.sum(np.abs(self.observed - mean)[:, own] / scale + np.log(2 * scale), axis=1, keepdims=True)
+        away = np.abs(self.observed - mean)[:, own]
+        return np.asarray(-np.sum(away / scale + np.log(2 * scale), axis=1, keepdims=True))
 
     def log_density_of(self, part: Shares, mean: Array, covariance: Array, variances: Array) -> Array:
         """log p of one block: Gaussian and mixed components in closed form, then the Laplace ones given them."""

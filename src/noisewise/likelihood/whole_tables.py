@@ -4,8 +4,8 @@ A record of m kinds (the levels of a column, or values that no released feature 
 s = (s_1 .. s_m), and every sum, mean, count or histogram of them is a linear function of it. So whatever was released,
     p(y | theta) = sum_s n!/(s_1! .. s_m!) prod_i p_i(theta)^{s_i} prod_j noise_j(y_j - sum_i s_i f_j(i)),
 and the part that theta does not change is made once. There are C(n + m - 1, m - 1) tables: 5151 of 100 records of three
-levels. It serves where releases of one table are tied to each other, as a histogram and a count of one of its cells, and
-where whole numbers show through narrow noise; promise: p to rounding.
+levels. It serves where releases of one table are tied to each other, as a histogram and a count of one of its cells,
+and where whole numbers show through narrow noise; promise: p to rounding.
 """
 
 from __future__ import annotations
