@@ -17,11 +17,13 @@ A density that is NaN is left out and counted, never silent.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import logsumexp
 
+from noisewise.errors import NoisewiseError
 from noisewise.exact import integer
 from noisewise.inference.adapt import Progress
 from noisewise.inference.density import Density, ExactTarget
@@ -31,7 +33,7 @@ from noisewise.inference.kernels.leaping_slice import LeapingSlice
 from noisewise.inference.line import Line, on_the_line
 from noisewise.inference.mesh import lay_mesh
 from noisewise.inference.modes import Frame, find_frames
-from noisewise.inference.plane import BURN, Grid, PlaneDraws, accepted, lay_grids, moments, sample
+from noisewise.inference.plane import BURN, Grid, PlaneDraws, Proposal, accepted, lay_grids, moments, sample
 from noisewise.inference.plane import evidence as grid_evidence
 from noisewise.inference.run import run
 from noisewise.inference.verdict import TOLERANCE, TOO_ROUGH, Chains, IndependentDraws, Verdict
@@ -48,6 +50,8 @@ POOR_ACCEPTANCE, POOR_RHAT, ENOUGH_DRAWS = 0.3, 1.05, 1000
 GOOD_ACCEPTANCE = 0.9
 ENOUGH_A_CHAIN = 250  # of fewer draws a chain mixing cannot be judged, and a walk is not made longer
 THINNED = (4,)
+# Proposals of a near law: how often they must be accepted, what may be asked of it, and the error of what is corrected.
+NEAR_ACCEPTANCE, NEAR_EVALUATIONS, NEAR_ERROR, FITTED = 0.6, 60_000, 2e-3, 400
 QUICK_EVALUATIONS, SLOW_EVALUATIONS = 800_000, 12_000
 BENT = (
     "The posterior is a thin bent ridge, of which the grid may have missed a part; compare with method='slice' and "
@@ -106,11 +110,14 @@ def exact(
     progress: Progress | None = None,
     tolerance: float = TOLERANCE,
     is_quick: bool = True,
+    quick: ExactTarget | None = None,
     law: str = "",
 ) -> Exact:
     """Draws from a target whose likelihood has no noise; `warmup` is used where chains must find their way.
 
     `is_quick` says that the density may be asked hundreds of thousands of times; `law` is what the likelihood scores.
+    `quick` is another target, near this one, of which that is true: of two parameters it is looked at in its place,
+    and proposes.
     """
     integer(chains, "chains", minimum=1)
     integer(draws, "draws", minimum=1)
@@ -118,6 +125,10 @@ def exact(
     if target.size == 1:
         return _one(rng, target, chains, draws, warmup, progress, tolerance, law)
     if target.size == 2:
+        if quick is not None:
+            found = _proposed(rng, target, quick, chains, draws, progress)
+            if found is not None:
+                return found
         return _two(rng, target, chains, draws, warmup, progress, is_quick=is_quick)
     how = f"slice sampling of {target.size} parameters, {chains} chains after {warmup} steps of warm-up"
     return _many(rng, target, chains, draws, warmup, progress, how=how, is_quick=is_quick)
@@ -237,6 +248,77 @@ def _two(
         non_finite=drawn.non_finite,
         verdict=Verdict(evidence, warnings=(BENT,) if is_lost else ()),
     )
+
+
+def _proposed(
+    rng: np.random.Generator,
+    target: ExactTarget,
+    quick: ExactTarget,
+    chains: int,
+    draws: int,
+    progress: Progress | None,
+) -> Exact | None:
+    """The sampler on a grid of a density that is near the target's and costs little; None where it is not near.
+
+    Only proposals are asked about at the target's own cost: draws are from the target, whatever the other one is like.
+    """
+    near, density = Density(quick), Density(target)
+    try:
+        frames, is_bent = find_frames(rng, near)
+        grids: tuple[Grid, ...] = ()
+        mesh = lay_mesh(rng, near, frames, NEAR_EVALUATIONS) if is_bent else None
+        if mesh is None:
+            grids = lay_grids(rng, near, frames)
+            fitted = sample(rng, near, grids, chains=1, draws=FITTED)
+            if is_bent or fitted.acceptance < POOR_ACCEPTANCE:
+                return None
+            if fitted.acceptance < GOOD_ACCEPTANCE:
+                mesh = lay_mesh(rng, near, frames, NEAR_EVALUATIONS)
+    except NoisewiseError:  # the near law has no density where the target's may have one
+        return None
+    proposals: Sequence[Proposal] = grids if mesh is None else (mesh,)
+    drawn = sample(rng, density, proposals, chains=chains, draws=draws, progress=progress)
+    found = judged(drawn.positions, non_finite=drawn.non_finite)
+    if drawn.acceptance < NEAR_ACCEPTANCE or _has_failed(drawn, found, draws) or _should_go_on(found, draws):
+        return None
+    where = "grid" if mesh is None else f"mesh of {len(mesh.index)} points along a ridge"
+    how = (
+        f"an independence sampler on a {where} of two parameters, {drawn.acceptance:.1%} of proposals accepted, "
+        "which a quicker law made"
+    )
+    known = _Near.of(near, drawn, grids, target) if mesh is None and grid_error(grids, quick) < TRUSTED else None
+    log_evidence, means = (None, None) if known is None else (known.log_evidence, known.moments)
+    return Exact(drawn.positions, log_evidence, means, False, how, drawn.non_finite, Verdict(found))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Near:
+    """Evidence and moments of a target from those of one near it: what the weights of shared proposals add to them.
+
+    With weights w of proposals under the target and v under the other,  E f = E_v f + sum (w - v) f,  each set summing
+    to 1: the noise of the sums cancels as far as the two are alike.
+    """
+
+    log_evidence: float
+    moments: Moments
+
+    @classmethod
+    def of(cls, near: Density, drawn: PlaneDraws, grids: tuple[Grid, ...], target: ExactTarget) -> _Near | None:
+        """None where the two differ too much for that to be better than draws."""
+        log_near = near(drawn.proposed) - drawn.log_proposal
+        totals = [float(logsumexp(logs)) for logs in (drawn.log_weight, log_near)]
+        own, other = (np.exp(logs - total) for logs, total in zip((drawn.log_weight, log_near), totals, strict=True))
+        error = float(np.sqrt(np.sum(np.square(own - other))))
+        if not error < NEAR_ERROR:
+            return None
+        found = {}
+        theta = target.parameters(drawn.proposed)
+        for name, (mean, sd) in moments(grids, target).items():
+            away = theta[name] - mean
+            shift = np.tensordot(own - other, away, axes=1)
+            square = sd**2 + np.tensordot(own - other, away**2, axes=1)
+            found[name] = np.asarray(mean + shift), np.sqrt(np.maximum(square - shift**2, 0.0))
+        return cls(grid_evidence(grids) + totals[0] - totals[1], found)
 
 
 def _on_mesh(

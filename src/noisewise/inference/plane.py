@@ -118,6 +118,9 @@ class PlaneDraws:
     positions: Floats  # (chains, draws, size)
     acceptance: float
     non_finite: tuple[int, ...]  # proposals of each chain without a finite density
+    proposed: Floats  # (proposals, size)
+    log_proposal: Floats  # (proposals,)
+    log_weight: Floats  # (proposals,): log density - log proposal, -inf where that is not finite
 
 
 def lay_grids(rng: np.random.Generator, density: Density, frames: list[Frame] | None = None) -> tuple[Grid, ...]:
@@ -187,7 +190,9 @@ def accepted(
     picked, has_moved = _accept(rng, log_weight)
     kept = np.take_along_axis(positions.reshape(chains, steps, -1), picked[:, BURN:, None], axis=1)
     counts = broken[:, BURN:].sum(axis=1)
-    return PlaneDraws(kept, float(has_moved[:, BURN:].mean()), tuple(int(count) for count in counts))
+    non_finite = tuple(int(count) for count in counts)
+    acceptance = float(has_moved[:, BURN:].mean())
+    return PlaneDraws(kept, acceptance, non_finite, positions, log_proposal, log_weight.ravel())
 
 
 def propose(rng: np.random.Generator, grids: Sequence[Proposal], count: int) -> tuple[Floats, Floats]:

@@ -18,7 +18,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-__all__ = ["KINDS", "Chains", "Evidence", "IndependentDraws", "Particles", "PointEstimate", "Verdict", "Words"]
+__all__ = [
+    "KINDS",
+    "Chains",
+    "Evidence",
+    "IndependentDraws",
+    "Particles",
+    "PointEstimate",
+    "Verdict",
+    "Words",
+    "joined_verdict",
+]
 
 RHAT_LIMIT = 1.01
 ESS_A_CHAIN = 100
@@ -288,6 +298,40 @@ class Verdict:
         said = {name: tuple(map(str, entries.pop(name, ()))) for name in ("notes", "warnings")}
         make: Callable[..., Evidence] = KINDS[OLD_KINDS.get(kind, kind)]
         return cls(make(**entries), **said)
+
+
+def joined_verdict(verdicts: Sequence[Verdict]) -> Verdict:
+    """The verdict on draws of unknowns that are independent of each other: the worst of theirs."""
+    direct = [one.evidence for one in verdicts if isinstance(one.evidence, IndependentDraws)]
+    walked = [one.evidence for one in verdicts if isinstance(one.evidence, Chains)]
+    lost = sum(sum(one.non_finite) for one in direct)
+    worst_rhat, fewest = max(one.rhat for one in verdicts), min(one.smallest_ess for one in verdicts)
+    evidence: Evidence
+    if not walked:
+        laws = {one.law for one in direct}
+        evidence = dataclasses.replace(
+            direct[0],
+            error=max(one.error for one in direct),
+            evaluations=sum(one.evaluations for one in direct),
+            non_finite=(lost,) if lost else (),
+            by=" and ".join(dict.fromkeys(one.by for one in direct)),
+            humps=max(one.humps for one in direct),
+            law=laws.pop() if len(laws) == 1 else CENTRAL_LIMIT_LAW,
+            rhat=worst_rhat,
+            smallest_ess=fewest,
+        )
+    else:
+        worst = max(walked, key=lambda one: one.rhat)
+        longest = [max(each) for each in zip(*(one.longest_standstill for one in walked), strict=False)]
+        evidence = dataclasses.replace(
+            worst,
+            non_finite=(lost + sum(sum(one.non_finite) for one in walked), *(0,) * (worst.chains - 1)),
+            longest_standstill=tuple(longest),
+            rhat=worst_rhat,
+            smallest_ess=fewest,
+        )
+    notes = tuple(dict.fromkeys(note for one in verdicts for note in one.notes))
+    return Verdict(evidence, notes, tuple(dict.fromkeys(warning for one in verdicts for warning in one.warnings)))
 
 
 def _fields(evidence: Evidence) -> dict[str, object]:

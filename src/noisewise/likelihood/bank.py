@@ -41,6 +41,7 @@ from noisewise.statistics.order import OrderStatistic, Quantile
 MOST_STRATIFIED = 60  # coordinates of a data set; beyond, a quasi-random net is no better than plain draws
 NUMBERS = 2**18  # records of all data sets together that are worth looking at for each theta
 FEWEST, MOST = 1024, 8192
+QUICK = 256
 MOST_NUMBERS = 2**24
 NEGLIGIBLE_ERROR = 0.05
 ENOUGH = 2e-3  # error of log p at which a larger bank would tell nothing more
@@ -126,6 +127,13 @@ class RecordsBank(GroupLaw):
         """The Monte Carlo standard error of log p(y | theta), (K,)."""
         return log_error(self._scramble_logs(theta))
 
+    @cached_property
+    def quick(self) -> RecordsBank | None:
+        """A smaller bank, for proposals; None where this one is small."""
+        if self.size <= QUICK:
+            return None
+        return RecordsBank.of(self.releases, self.population, n=self.n, seed=self.seed, size=QUICK)
+
     def is_affordable(self) -> bool:
         """True where the Monte Carlo error is negligible wherever the posterior has its mass."""
         return self._typical_error <= NEGLIGIBLE_ERROR
@@ -164,8 +172,37 @@ class RecordsBank(GroupLaw):
             return self._sums.scramble_logs(self.population.theta_of(self._sums.column, theta))
         logs = np.empty((rows_of(theta), N_SCRAMBLES))
         for k, row in enumerate(single_rows(theta)):
-            logs[k] = log_mean(self._log_noise(self._records(self.base, row)).reshape(N_SCRAMBLES, -1))
+            logs[k] = log_mean(self._log_noise(self._at(row)).reshape(N_SCRAMBLES, -1))
         return logs
+
+    @cached_property
+    def _standard(self) -> Mapping[str, Array] | None:
+        """Base draws z (B, n) of one column that is a(theta) + c(theta) z before clamping; None if it is not."""
+        schema, found = self.releases[0].schema, {}
+        if len(self.base) > 1 or schema.outside != "clamp":
+            return None
+        theta = self.population.sample_prior(np.random.default_rng(0), 1) if self.population.free else {}
+        for column, law in attach(self.population, schema, tuple(self.base)).items():
+            own = self.population.theta_of(column, theta)
+            place = None if law.is_discrete else law.distribution.location_scale(law.values(own))
+            if place is None:
+                return None
+            u = self.base[column]
+            found[column] = (law.quantile(u.ravel(), own).reshape(u.shape) - place[0]) / place[1]
+        return found
+
+    def _at(self, theta: Theta) -> dict[str, Array]:
+        """The bank's data sets (B, n) by column, at one row of theta."""
+        if self._standard is None:
+            return self._records(self.base, theta)
+        schema, made = self.releases[0].schema, {}
+        for column, law in attach(self.population, schema, tuple(self.base)).items():
+            entry = schema.bounded(column)
+            found = law.distribution.location_scale(law.values(self.population.theta_of(column, theta)))
+            assert found is not None
+            place, scale = (float(np.ravel(part)[0]) for part in found)
+            made[column] = np.clip(place + scale * self._standard[column], entry.low, entry.high)
+        return made
 
     def _records(self, base: Mapping[str, Array], theta: Theta) -> dict[str, Array]:
         """Data sets (B, n) by column, at one row of theta."""

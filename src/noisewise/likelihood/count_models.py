@@ -16,6 +16,7 @@ Promise: nothing is approximated; log-likelihoods are log-probabilities of the p
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -27,6 +28,7 @@ from noisewise.laws import DiscreteLaplace, Form, action_law, additive_law, cell
 from noisewise.likelihood import binomial_laplace, binomial_sum, cells, conjugate
 from noisewise.likelihood.binomial_sum import BinomialSum
 from noisewise.likelihood.differences import central_difference
+from noisewise.likelihood.large_table import LargeTable
 from noisewise.likelihood.model import GroupLaw, Parameters, scalar_supports
 from noisewise.likelihood.normal_sum import row_of
 from noisewise.likelihood.simulate import columns_of
@@ -139,11 +141,13 @@ class CountModel(GroupLaw):
                 for name, support in supports.items()}  # fmt: skip
 
     def draw_statistic(self, rng: np.random.Generator, theta: Theta) -> Array:
-        """s | y, theta, exactly: (K, 1)."""
+        """s | y, theta, exactly: (K, 1); as a share of all records where only means of it were released."""
         p = self.probability(theta)
+        divisors = {release.divisor for release in self.releases}
+        read = divisors.pop() if len(divisors) == 1 else 1
         if not self._is_log_concave:
-            return binomial_sum.draw_enumerated(rng, p, self._every_log_noise())[:, None]
-        return binomial_sum.draw_count(rng, p, self.log_noise, self.log_likelihood(theta), n=self.n)[:, None]
+            return binomial_sum.draw_enumerated(rng, p, self._every_log_noise())[:, None] / read
+        return binomial_sum.draw_count(rng, p, self.log_noise, self.log_likelihood(theta), n=self.n)[:, None] / read
 
     def latent(self, parameters: Parameters) -> None:
         """None: the count is already summed out."""
@@ -278,6 +282,13 @@ class TableModel(GroupLaw):
 
     def log_likelihood(self, theta: Theta) -> Array:
         return self._table(theta).log_likelihood()
+
+    @property
+    def quick(self) -> LargeTable | None:
+        """The same with the total by a saddlepoint, for proposals."""
+        if not LargeTable.holds(self.releases, n=self.n):
+            return None
+        return LargeTable.of(self.releases, self.population, n=self.n, small=math.inf)
 
     def score(self, theta: Theta) -> dict[str, Array]:
         supports = scalar_supports(self.population)

@@ -21,6 +21,7 @@ from noisewise.laws import Form
 from noisewise.likelihood.any_noise import AnyNoiseSum, is_any_noise
 from noisewise.likelihood.bank import RecordsBank
 from noisewise.likelihood.closed_sum import ClosedSum
+from noisewise.likelihood.column_blocks import ColumnBlocks
 from noisewise.likelihood.count_models import CellsModel, CountModel, TableModel
 from noisewise.likelihood.exact_sum import ExactSum
 from noisewise.likelihood.joint_sum import JointSum
@@ -30,8 +31,11 @@ from noisewise.likelihood.model import Likelihood, Parameters, check_likelihood
 from noisewise.likelihood.normal_rows import cautions_at
 from noisewise.likelihood.normal_sum import NormalSum
 from noisewise.likelihood.order_bank import OrderBank
+from noisewise.likelihood.simulate import columns_of
 from noisewise.likelihood.tilted_sum import TiltedSum
+from noisewise.likelihood.whole_tables import WholeTables
 from noisewise.populations.parameters import Array, Theta
+from noisewise.populations.population import Joint
 from noisewise.release import Release
 from noisewise.statistics import Histogram, Marginals, Moments, Records, SmallestEigenvalue
 from noisewise.statistics.order import OrderStatistic, Quantile
@@ -79,6 +83,36 @@ class Product:
     def mixing_scale(self) -> Array:
         """The Laplace scale behind each mixing variance."""
         return np.concatenate([group.mixing_scale for group in self.groups if group.mixing] or [np.empty(0)])
+
+    def integrated(self) -> Product | None:
+        """The same with the noise of all groups integrated out, so that no mixing is left; None where it is felt."""
+        groups = tuple(group.integrated() for group in self.groups)
+        return None if any(group is None for group in groups) else Product(groups)
+
+    def factors(self, population: Any) -> tuple[tuple[Any, Product | None], ...]:
+        """Populations whose unknowns are independent given the releases, each with its part of the likelihood.
+
+        None stands for unknowns that no release tells anything about. One factor, unless columns are independent.
+        """
+        if not isinstance(population, Joint):
+            return ((population, self),)
+        laws = [part for group in self.groups for part in group.by_columns]
+        factors: list[tuple[set[str], list[Any]]] = [({name}, []) for name in population.columns]
+        for law in laws:
+            own = frozenset[str]().union(*(columns_of(r.statistic, r.schema) for r in law.releases))
+            linked = [factor for factor in factors if factor[0] & own]
+            factors = [factor for factor in factors if not factor[0] & own]
+            names = set().union(*(factor[0] for factor in linked))
+            factors.append((names, [*(member for factor in linked for member in factor[1]), law]))
+        made = [(population.of_columns(names), members) for names, members in factors]
+        return tuple((own, Product(tuple(members)) if members else None) for own, members in made if own.free)
+
+    @property
+    def quick(self) -> Product | None:
+        """A product near this one at a small part of its cost, for proposals; None where no group has such a law."""
+        groups = tuple(group.quick or group for group in self.groups)
+        is_new = any(new is not old for new, old in zip(groups, self.groups, strict=True))
+        return Product(groups) if is_new else None
 
     @property
     def roughness(self) -> float:
@@ -179,6 +213,13 @@ def _group(releases: tuple[Release, ...], population: Any, likelihood: str, n: i
         return RecordsBank.of(releases, population, n=n)
     if CountModel.counts(releases):
         return CountModel.of(releases, population, n=n)
+    if not has_finite and n <= LARGEST_TILTED:
+
+        def law_of(some: tuple[Release, ...], own: Any) -> Likelihood:
+            return _group(some, own, likelihood, n)
+
+        if (blocks := ColumnBlocks.of(releases, population, n=n, make=law_of)) is not None:
+            return blocks
     if has_finite:
         raise Unsupported("An estimator's output joins only with releases of the same count of the same records.")
     return _additive(releases, population, n)
@@ -202,6 +243,8 @@ def _additive(releases: tuple[Release, ...], population: Any, n: int) -> Likelih
     closed = ClosedSum.of(releases, population, n=n)
     if closed is not None:
         return closed
+    if (tables := WholeTables.of(releases, population, n=n)) is not None:
+        return tables
     if len(releases) == 1 and len(population.free) == 1 and ExactSum.refusal(releases[0], population, n=n) is None:
         return ExactSum(releases[0], population, n=n)
     reason = JointSum.refusal(releases, population, n=n)

@@ -59,6 +59,7 @@ class LargeTable(GroupLaw):
     published: Any  # (releases, cells), whole numbers
     law_of: Any  # (releases, cells): the row of `log_noise` that is a cell's own
     log_noise: Array  # (laws, counts): log P(noise = k), k = 0, 1, ...; noise is symmetric
+    small: float = SMALL
     is_exact: ClassVar[bool] = True
     cautions: ClassVar[tuple[str, ...]] = ()
     roughness: ClassVar[float] = 1e-6  # digits beyond the saddlepoint's own are not worth a finer quadrature
@@ -68,10 +69,7 @@ class LargeTable(GroupLaw):
         """True where one row of theta costs some 50 milliseconds at most."""
         cells = len(releases[0].value)
         laws = [additive_law(release.law) for release in releases if release.law.form is Form.NUMBER]
-        if cells < FEWEST_CELLS or len(laws) != len(releases):
-            return False
-        farthest = n + max(max(map(abs, release.value)) for release in releases)
-        if farthest >= MOST_COUNTS or sum(len(set(law.ratio)) for law in laws) > MOST_LAWS:
+        if cells < FEWEST_CELLS or len(laws) != len(releases) or not cls.holds(releases, n=n):
             return False
         # A cell is known to the narrowest noise, or to its own spread if that is narrower: some 20 of them matter.
         sd = min(max(law.sd) / law.step[0] for law in laws)
@@ -79,7 +77,15 @@ class LargeTable(GroupLaw):
         return cells * reach * len(releases) <= MOST_WORK
 
     @classmethod
-    def of(cls, releases: tuple[Release, ...], population: Any, *, n: int) -> LargeTable:
+    def holds(cls, releases: tuple[Release, ...], *, n: int) -> bool:
+        """Whether the noise at all counts fits into memory."""
+        farthest = n + max(max(map(abs, release.value)) for release in releases)
+        laws = sum(len(set(getattr(release.law, "ratio", ()))) for release in releases)
+        return farthest < MOST_COUNTS and laws <= MOST_LAWS
+
+    @classmethod
+    def of(cls, releases: tuple[Release, ...], population: Any, *, n: int, small: float = SMALL) -> LargeTable:
+        """`small` says from which size of the saddlepoint's terms on the total is convolved; inf: never."""
         attach(population, releases[0].schema, columns_of(releases[0].statistic, releases[0].schema))
         published = np.array([release.value for release in releases], dtype=np.int64)
         most = n + int(np.max(np.abs(published))) + 2
@@ -92,7 +98,7 @@ class LargeTable(GroupLaw):
                 law_of[r, same] = len(rows)
                 rows.append(law.log_pmf(np.arange(most), int(same[0])))
         # Far tails of Gaussian noise are -inf in a double; a finite floor keeps differences of them numbers.
-        return cls(releases, population, n, published, law_of, np.maximum(np.stack(rows), -1e15))
+        return cls(releases, population, n, published, law_of, np.maximum(np.stack(rows), -1e15), small)
 
     @property
     def because(self) -> str:
@@ -134,7 +140,7 @@ class LargeTable(GroupLaw):
         """None: the table is already summed out."""
 
     def _log_likelihood(self, p: Array) -> Array:
-        logs = _log_chances(self.n * p, self.published, self.law_of, self.log_noise, self.n)
+        logs = _log_chances(self.n * p, self.published, self.law_of, self.log_noise, self.n, self.small)
         return np.asarray(logs + (math.lgamma(self.n + 1) - self.n * math.log(self.n)))
 
     def _draw(self, rng: np.random.Generator, p: Array) -> Array:
@@ -271,14 +277,14 @@ def _tilted(rates: Any, published: Any, law_of: Any, log_noise: Any, n: int, cum
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
 def _log_chance_of_total(
-    rates: Any, tilt: float, published: Any, law_of: Any, log_noise: Any, n: int, cumulants: Any
+    rates: Any, tilt: float, published: Any, law_of: Any, log_noise: Any, n: int, cumulants: Any, small: float
 ) -> Any:
     """log P_t(S = n), at the tilt where S has mean n."""
     k2, k3, k4 = np.sum(cumulants[:, 1]), np.sum(cumulants[:, 2]), np.sum(cumulants[:, 3])
     if k2 > 1.0:
         by_fourth, by_third = k4 / (8 * k2 * k2), 5 * k3 * k3 / (24 * k2 * k2 * k2)
-        if k2 > 1e4 or abs(by_fourth) + by_third < SMALL:
-            return -0.5 * math.log(2 * math.pi * k2) + math.log1p(by_fourth - by_third)
+        if k2 > 1e4 or abs(by_fourth) + by_third < small:
+            return -0.5 * math.log(2 * math.pi * k2) + math.log1p(max(by_fourth - by_third, -0.9))
     return _log_chance_convolved(rates, tilt, published, law_of, log_noise, n, k2)
 
 
@@ -317,7 +323,7 @@ def _log_chance_convolved(
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
-def _log_chances(rates: Any, published: Any, law_of: Any, log_noise: Any, n: int) -> Any:
+def _log_chances(rates: Any, published: Any, law_of: Any, log_noise: Any, n: int, small: float) -> Any:
     """log of e^{-n t} P_t(S = n) prod_j M_j(t) for each row of rates."""
     found, cumulants = np.empty(rates.shape[0]), np.zeros((rates.shape[1], 4))
     for k in range(rates.shape[0]):
@@ -325,7 +331,7 @@ def _log_chances(rates: Any, published: Any, law_of: Any, log_noise: Any, n: int
         if np.isnan(tilt):
             found[k] = np.nan
             continue
-        total = _log_chance_of_total(rates[k], tilt, published, law_of, log_noise, n, cumulants)
+        total = _log_chance_of_total(rates[k], tilt, published, law_of, log_noise, n, cumulants, small)
         found[k] = log_mass - n * tilt + total
     return found
 

@@ -84,6 +84,20 @@ class GroupLaw:
         return False
 
     @property
+    def quick(self) -> Any:
+        """A law near this one at a small part of its cost, which may propose; None where there is none."""
+        return None
+
+    @property
+    def by_columns(self) -> tuple[Any, ...]:
+        """The laws of independent columns that it is made of: only itself, unless it says otherwise."""
+        return (self,)
+
+    def integrated(self) -> Any:
+        """The same with mixing variances integrated out, itself where there are none; None where that is felt."""
+        return self
+
+    @property
     def is_joint_sum(self) -> bool:
         """Whether it is the joint law of several sums of few records, or the tilted one."""
         return False

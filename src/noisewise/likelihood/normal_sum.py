@@ -20,7 +20,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -37,6 +37,9 @@ from noisewise.populations.population import Joint
 from noisewise.release import Release
 from noisewise.statistics.feature import Feature, as_feature
 from noisewise.statistics.tables import Histogram, Marginals, refuse_tied
+
+if TYPE_CHECKING:
+    from noisewise.likelihood.integrated_noise import IntegratedNoise
 
 LARGEST_DOUBTED = 20_000  # records, beyond which the theorem is not doubted
 SWEEPS = 40  # of the scale mixture, when the confidential statistic is drawn given theta
@@ -70,7 +73,7 @@ class Noise:
         return np.asarray(np.where(self.is_laplace, laplace, gauss).sum(axis=-1))
 
 
-class _Shares(NamedTuple):
+class Shares(NamedTuple):
     """The components of one block, as indices, by how they are scored."""
 
     gauss: Any
@@ -132,7 +135,7 @@ class NormalSum(GroupLaw):
         return IndependentSums.of(self.row, self.releases[0].schema, self.population)
 
     @cached_property
-    def shares(self) -> tuple[_Shares, ...]:
+    def shares(self) -> tuple[Shares, ...]:
         """The components of each block, by how they are scored."""
         varies = self.ties.sum_of != -1
         found = []
@@ -147,7 +150,7 @@ class NormalSum(GroupLaw):
                     places = (self.observed[laplace] - self.n * own.constant) / slope
                     knots = normal_laplaces.Knots.of(places, self.noise.scale[laplace] / np.abs(slope))
             is_mixed = knots is None and laplace.size > 2
-            found.append(_Shares(block[~self.noise.is_laplace[block]], laplace, constant, knots, is_mixed))
+            found.append(Shares(block[~self.noise.is_laplace[block]], laplace, constant, knots, is_mixed))
         return tuple(found)
 
     @cached_property
@@ -174,6 +177,27 @@ class NormalSum(GroupLaw):
             mean, covariance = np.full((rows, d), np.nan), np.full((rows, d, d), np.nan)
         return self.n * mean, self.n * covariance
 
+    def integrated(self) -> IntegratedNoise | None:
+        """The same with the mixing variances integrated out; None where the error of that is felt."""
+        from noisewise.likelihood.integrated_noise import IntegratedNoise
+
+        made = IntegratedNoise(self)
+        return made if made.is_affordable() else None
+
+    @property
+    def plain(self) -> NormalSum:
+        return self
+
+    def placed(self, theta: Theta) -> tuple[Array, Array, Array]:
+        """A log factor (K,), NaN where no records can be, and the sums' mean (K, d) and covariance (K, d, d)."""
+        mean, covariance = self.moments(theta)
+        return np.where(np.isnan(mean).any(axis=1), np.nan, 0.0), mean, covariance
+
+    def remember(self, theta: Theta, log_likelihood: Array) -> None:
+        """Keep some of these rows, so that the theorem can be doubted where the release is likely."""
+        if self.n <= LARGEST_DOUBTED:
+            self.seen.add(theta, log_likelihood)
+
     def log_likelihood(self, theta: Theta) -> Array:
         return self.log_likelihood_given(theta, np.empty((1, 0)))
 
@@ -181,8 +205,7 @@ class NormalSum(GroupLaw):
         """log p(y | theta, w): mixed Laplace components as normal ones with variances w (K, mixing)."""
         mean, covariance = self.moments(theta)
         found = self.log_density_at(mean, covariance, variances, is_possible=~np.isnan(mean).any(axis=1))
-        if self.n <= LARGEST_DOUBTED:
-            self.seen.add(theta, found)
+        self.remember(theta, found)
         return found
 
     def log_density_at(self, mean: Array, covariance: Array, variances: Array, *, is_possible: Any) -> Array:
@@ -192,21 +215,25 @@ class NormalSum(GroupLaw):
         total: Array = np.zeros(1)
         for part in self.shares:
             place = np.searchsorted(self.mixed, part.laplace) if part.is_mixed else np.empty(0, int)
-            total = total + self._log_density(part, mean, covariance, variances[:, place])
+            total = total + self.log_density_of(part, mean, covariance, variances[:, place])
         if self.releases[0].schema.outside == "refuse":
             # Where no record could be inside the bounds the release is impossible, not undefined.
             total = np.where(is_possible, total, -np.inf)
         return np.asarray(total + np.log(self.noise.step).sum())
 
-    def _log_density(self, part: _Shares, mean: Array, covariance: Array, variances: Array) -> Array:
+    def log_constant(self, part: Shares, mean: Array) -> Array:
+        """log p of what cannot vary in one block, seen through its noise alone: (K, 1)."""
+        own, scale = part.constant, self.noise.scale[part.constant]
+        away = np.abs(self.observed - mean)[:, own]
+        return np.asarray(-np.sum(away / scale + np.log(2 * scale), axis=1, keepdims=True))
+
+    def log_density_of(self, part: Shares, mean: Array, covariance: Array, variances: Array) -> Array:
         """log p of one block: Gaussian and mixed components in closed form, then the Laplace ones given them."""
         y, scale = self.observed, self.noise.scale
-        gauss, laplace, constant = part.gauss, part.laplace, part.constant
+        gauss, laplace = part.gauss, part.laplace
         total: Array = np.zeros(len(mean))
-        if constant.size:  # what cannot vary is seen through its noise alone
-            total = total - np.sum(
-                np.abs(y - mean)[:, constant] / scale[constant] + np.log(2 * scale[constant]), axis=1
-            )
+        if part.constant.size:
+            total = total + self.log_constant(part, mean)[:, 0]
         if part.is_mixed:
             own = np.sort(np.concatenate([gauss, laplace]))
             added = np.broadcast_to(np.square(scale[own]), (len(variances), own.size)).copy()

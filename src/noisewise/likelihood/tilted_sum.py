@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from noisewise.errors import InvalidArgument
+from noisewise.likelihood.integrated_noise import IntegratedNoise
 from noisewise.likelihood.model import GroupLaw, Parameters, numerical_score, scalar_supports
 from noisewise.likelihood.noise_on_sum import NoiseOnSum
 from noisewise.likelihood.normal_sum import NormalSum
@@ -138,6 +139,21 @@ class TiltedSum(GroupLaw):
         full = ties.expanded(mean, self.n), ties.loading @ covariance @ ties.loading.T
         self._last = ({name: np.array(value) for name, value in theta.items()}, (factor, *full))
         return self._last[1]
+
+    def integrated(self) -> IntegratedNoise | None:
+        """The same with the mixing variances integrated out; None where the error of that is felt."""
+        made = IntegratedNoise(self)
+        return made if made.is_affordable() else None
+
+    @property
+    def plain(self) -> NormalSum:
+        return self.normal
+
+    def placed(self, theta: Theta) -> tuple[Array, Array, Array]:
+        return self.moments(theta)
+
+    def remember(self, theta: Theta, log_likelihood: Array) -> None:
+        """Nothing: this law's cautions do not depend on theta."""
 
     def log_likelihood(self, theta: Theta) -> Array:
         return self.log_likelihood_given(theta, np.empty((1, 0)))

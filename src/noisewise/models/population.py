@@ -201,20 +201,49 @@ class PopulationProblem:
         *,
         ignores: bool = False,
     ) -> None:
+        self.releases, self.n = releases, n
+        if ignores:
+            self._explore(population, NaiveLikelihood(releases, population, n=n))
+        else:
+            self._explore(population, joint_likelihood(releases, population, likelihood=likelihood, n=n))
+
+    def _explore(self, population: AnyPopulation, law: Product | NaiveLikelihood) -> None:
         from noisewise.inference.mixed import MixedTarget
 
-        self.releases, self.population, self.n = releases, population, n
-        self.likelihood: Product | NaiveLikelihood
-        if ignores:
-            self.likelihood = NaiveLikelihood(releases, population, n=n)
-        else:
-            self.likelihood = joint_likelihood(releases, population, likelihood=likelihood, n=n)
+        self.population = population
+        self.likelihood: Product | NaiveLikelihood = law
         transform = Transform(population.supports)
         self.theta = Target(transform, population.log_prior, self._log_likelihood, population.sample_prior)
         self.target: Target | MixedTarget = self.theta
-        law = self.likelihood
         if law.mixing:
-            self.target = MixedTarget(self.theta, law.log_likelihood_given, law.mixing_scale)
+            integrated = law.integrated()
+            if integrated is None:
+                self.target = MixedTarget(self.theta, law.log_likelihood_given, law.mixing_scale)
+            self.likelihood = integrated or law
+
+    def factors(self) -> tuple[PopulationProblem, ...]:
+        """Problems of fewer unknowns, independent of each other, that make up this one; only itself if there are none.
+
+        One without a likelihood of its own has a product of none: its posterior is its prior.
+        """
+        if not isinstance(self.likelihood, Product) or self.likelihood.mixing:
+            return (self,)
+        found = self.likelihood.factors(self.population)
+        if len(found) < 2:
+            return (self,)
+        problems = []
+        for population, law in found:
+            problem = object.__new__(PopulationProblem)
+            problem.releases, problem.n = (self.releases if law is None else law.releases), self.n
+            problem._explore(population, law or Product(()))
+            problems.append(problem)
+        return tuple(problems)
+
+    @property
+    def quick(self) -> Target | None:
+        """The same target under a law near its own that costs far less, where there is one."""
+        near = self.likelihood.quick
+        return None if near is None else replace(self.theta, likelihood=near.log_likelihood)
 
     def _log_likelihood(self, theta: Theta) -> Array:
         """Zero, not NaN, where theta puts no record inside bounds that all records respect."""
@@ -256,9 +285,50 @@ class PopulationProblem:
 
 
 def exactly(problem: PopulationProblem, settings: Settings) -> Found:
-    """Quadrature, grids and mixtures; a walk where there are more unknowns."""
+    """Quadrature, grids and mixtures, of each factor of the posterior by itself; a walk for many unknowns."""
+    from noisewise.inference.verdict import joined_verdict
+
+    parts = [_exact_factor(factor, settings) for factor in problem.factors()]
+    if len(parts) == 1:
+        return parts[0]
+    drawn = {name: values for part in parts for name, values in part.draws.items()}
+    evidences = [part.log_evidence for part in parts if part.log_evidence is not None]
+    moments = {name: both for part in parts for name, both in (part.moments or _moments_of(part.draws)).items()}
+    return Found(
+        {name: drawn[name] for name in problem.theta.names},
+        settings.method,
+        f"{len(parts)} independent factors of the posterior: {'; '.join(dict.fromkeys(part.how for part in parts))}",
+        problem.law,
+        joined_verdict([part.verdict for part in parts]),
+        log_evidence=sum(evidences) if len(evidences) == len(parts) else None,
+        moments=moments if any(part.moments for part in parts) else None,
+    )
+
+
+def _moments_of(draws: Mapping[str, Array]) -> dict[str, tuple[Array, Array]]:
+    """Mean and sd by draws, beside those of other unknowns that are known better."""
+    flat = {name: values.reshape(-1, *values.shape[2:]) for name, values in draws.items()}
+    return {name: (values.mean(axis=0), values.std(axis=0, ddof=1)) for name, values in flat.items()}
+
+
+def _untold(problem: PopulationProblem, settings: Settings) -> Found:
+    """Unknowns that no release tells about: draws from their prior."""
+    from noisewise.inference.exact import independent
+
+    chains, draws = settings.chains, settings.draws
+    theta = problem.population.sample_prior(settings.rng, chains * draws)
+    drawn = {name: value.reshape(chains, draws, *value.shape[1:]) for name, value in theta.items()}
+    every = np.concatenate([value.reshape(chains, draws, -1) for value in drawn.values()], axis=2)
+    judged = Verdict(independent(every, by="sampling the prior", law=OWN_LAW))
+    how = f"no release tells about {', '.join(drawn)}: draws from the prior"
+    return Found(drawn, settings.method, how, problem.law, judged, log_evidence=0.0)
+
+
+def _exact_factor(problem: PopulationProblem, settings: Settings) -> Found:
     from noisewise.inference.exact import exact
 
+    if isinstance(problem.likelihood, Product) and not problem.likelihood.groups:
+        return _untold(problem, settings)
     conjugate = problem.conjugate()
     if conjugate is not None:
         return _conjugate(problem, conjugate, settings)
@@ -267,7 +337,7 @@ def exactly(problem: PopulationProblem, settings: Settings) -> Found:
     found = exact(
         settings.rng, problem.target, chains=settings.chains, draws=settings.draws, warmup=settings.warmup,
         progress=settings.report, tolerance=max(TOLERANCE, likelihood.roughness), is_quick=likelihood.is_quick,
-        law=name,
+        quick=problem.quick, law=name,
     )  # fmt: skip
     return Found(
         problem.by_parameter(found.positions), settings.method, found.how, problem.law, found.verdict,

@@ -294,6 +294,10 @@ class Joint:
     def marginal(self, column: str) -> Population:
         return self.columns[column]
 
+    def of_columns(self, names: Collection[str]) -> Joint:
+        """Some of the columns, with their parameters and priors: independent of the others in either."""
+        return Joint(**{name: law for name, law in self.columns.items() if name in names})
+
     def theta_of(self, column: str, theta: Theta) -> Theta:
         """The parameters of one column."""
         return {name: theta[f"{column}.{name}"] for name in self.columns[column].free}

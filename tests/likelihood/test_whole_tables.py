@@ -1,0 +1,99 @@
+"""Sums of records of few kinds: every table of them is summed over, whatever was released of it."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from made_releases import release_of
+from scipy import stats
+
+import noisewise as nw
+from noisewise.likelihood.joint import joint_likelihood
+from noisewise.likelihood.whole_tables import WholeTables
+
+S, X = nw.column("s"), nw.column("x")
+LEVELS = nw.Categorical(p=stats.dirichlet([1, 1, 1]))
+SHARES = np.array([[0.2, 0.3, 0.5], [0.6, 0.1, 0.3]])
+
+
+def schema(n: int) -> nw.Schema:
+    return nw.Schema({"s": nw.Levels(["a", "b", "c"]), "x": nw.Bounded(0, 3)}, n=n, neighbours="change-one")
+
+
+def brute_force(releases: list[nw.Release], n: int, chances: np.ndarray, sums: object) -> float:
+    """log p over every sequence of n records; `sums` lists what each release adds up, for one sequence."""
+    total = 0.0
+    for records in itertools.product(range(len(chances)), repeat=n):
+        weight = float(np.prod(chances[list(records)]))
+        for release, values in zip(releases, sums(np.array(records)), strict=True):
+            for k, value in enumerate(values):
+                weight *= np.exp(
+                    float(release.law.log_pmf(release.value[k] - value / release.law.step[k], component=k))
+                )
+        total += weight
+    return float(np.log(total))
+
+
+def test_a_histogram_and_a_count_of_one_of_its_cells_are_scored_by_all_sequences_of_records() -> None:
+    releases = [
+        release_of(nw.Histogram("s"), schema(5), nw.PureDP(2), [1, 3, 2]),
+        release_of(nw.Count(S.equals("a")), schema(5), nw.PureDP(1), [2]),
+    ]
+    law = joint_likelihood(releases, LEVELS)
+    (group,) = law.groups
+    assert type(group) is WholeTables
+    assert law.is_exact
+    assert law.mixing == 0
+
+    def sums(records: np.ndarray) -> list[list[float]]:
+        return [[float(np.sum(records == j)) for j in range(3)], [float(np.sum(records == 0))]]
+
+    expected = [brute_force(releases, 5, p, sums) for p in SHARES]
+    assert law.log_likelihood({"p": SHARES}) == pytest.approx(expected, abs=1e-10)
+
+
+def test_whole_numbers_and_their_squares_are_scored_by_all_sequences_of_records() -> None:
+    release = release_of(nw.Mean(X, X**2), schema(4), nw.PureDP(6), [1.2, 2.4])
+    population = nw.Poisson(rate=stats.gamma(2))
+    law = joint_likelihood([release], population)
+    assert type(law.groups[0]) is WholeTables
+    rate = np.array([0.7, 2.5])
+    chances = np.stack([[*stats.poisson.pmf([0, 1, 2], r), stats.poisson.sf(2, r)] for r in rate])
+    expected = [brute_force([release], 4, p, lambda x: [[float(x.sum()), float(np.sum(x**2))]]) for p in chances]
+    assert law.log_likelihood({"rate": rate}) == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_level_without_chance_is_never_counted() -> None:
+    release = release_of(nw.Mean(S.equals("a"), S.equals("b")), schema(6), nw.PureDP(3), [0.4, 0.5])
+    law = joint_likelihood([release], LEVELS)
+    nearly, never = law.log_likelihood({"p": np.array([[1e-12, 0.5, 0.5 - 1e-12], [0.0, 0.5, 0.5]])})
+    assert never == pytest.approx(nearly, abs=1e-9)
+
+
+def test_tables_are_drawn_in_proportion_to_their_chance() -> None:
+    """The mean of many drawn counts is that of the enumeration, within chance of 1e-6."""
+    release = release_of(nw.Mean(S.equals("a"), S.equals("b")), schema(12), nw.PureDP(4), [0.5, 0.25])
+    model = joint_likelihood([release], LEVELS).groups[0]
+    p, count = np.array([0.3, 0.3, 0.4]), 4000
+    drawn = model.draw_statistic(np.random.default_rng(5), {"p": np.tile(p, (count, 1))})
+    weights, values = [], []
+    for a in range(13):
+        for b in range(13 - a):
+            noise = sum(
+                float(release.law.log_pmf(release.value[k] - s / release.law.step[k], component=k))
+                for k, s in enumerate((a, b))
+            )
+            weights.append(stats.multinomial.pmf([a, b, 12 - a - b], 12, p) * np.exp(noise))
+            values.append((a / 12, b / 12))
+    mean = np.average(values, axis=0, weights=weights)
+    sd = np.sqrt(np.average((np.array(values) - mean) ** 2, axis=0, weights=weights))
+    assert np.all(np.abs(drawn.mean(axis=0) - mean) < stats.norm.isf(2.5e-7) * sd / np.sqrt(count))
+
+
+def test_records_of_many_values_or_too_many_tables_are_left_to_other_laws() -> None:
+    normal = nw.Normal(mean=stats.norm(1, 1), sd=1)
+    assert WholeTables.of((release_of(nw.Mean(X, X**2), schema(5), nw.PureDP(1), [1, 2]),), normal, n=5) is None
+    many = release_of(nw.Mean(S.equals("a"), S.equals("b")), schema(400), nw.PureDP(1), [0.1, 0.2])
+    assert WholeTables.of((many,), LEVELS, n=400) is None
