@@ -17,7 +17,7 @@ A density that is NaN is left out and counted, never silent.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -106,11 +106,12 @@ def exact(
     progress: Progress | None = None,
     tolerance: float = TOLERANCE,
     is_quick: bool = True,
-    law: str = "",
+    law: Callable[[], str] = str,
 ) -> Exact:
     """Draws from a target whose likelihood has no noise; `warmup` is used where chains must find their way.
 
-    `is_quick` says that the density may be asked hundreds of thousands of times; `law` is what the likelihood scores.
+    `is_quick` says that the density may be asked hundreds of thousands of times; `law` names what the
+    likelihood scored, and is asked once that is known.
     """
     integer(chains, "chains", minimum=1)
     integer(draws, "draws", minimum=1)
@@ -131,7 +132,7 @@ def _one(
     warmup: int,
     progress: Progress | None,
     tolerance: float,
-    law: str,
+    law: Callable[[], str],
 ) -> Exact:
     line = on_the_line(rng, target, tolerance)
     if line.error >= TOO_ROUGH and not line.non_finite:
@@ -146,7 +147,7 @@ def _one(
         evaluations=line.evaluations,
         non_finite=line.non_finite,
         humps=humps(line),
-        law=law,
+        law=law(),
     )
     how = f"adaptive quadrature of one parameter, {line.evaluations} evaluations, independent draws"
     found = _line_moments(target, line)
