@@ -22,6 +22,7 @@ from noisewise.evaluate.calibration import Calibration, calibrate
 from noisewise.evaluate.coverage import Coverage
 from noisewise.evaluate.discrepancy import uniformity
 from noisewise.evaluate.simulate import data_sets, simulate_releases
+from noisewise.inference.verdict import Verdict, Words
 from noisewise.plan import Plan, plan
 from noisewise.populations.population import Bernoulli, Categorical, Joint, Normal
 from noisewise.privacy.guarantee import GaussianDP, PureDP
@@ -234,7 +235,7 @@ def test_slow_chains_are_run_again_longer_and_thinned(monkeypatch: pytest.Monkey
     def slow(releases: Any, population: Any, *, draws: int, seed: int, chains: int, **others: Any) -> Any:
         asked.append((draws * chains, seed))
         made = {"mean": np.zeros((chains, draws))}
-        return SimpleNamespace(draws=made, ess={"mean": 0.08 * draws * chains}, verdict="It creeps.")
+        return SimpleNamespace(draws=made, ess={"mean": 0.08 * draws * chains}, verdict=Verdict(Words("It creeps.")))
 
     monkeypatch.setattr("noisewise.inference.infer.infer", slow)
     sampled = trials_module.library_posterior("auto", "auto", 100, None, {})([], THETA, 4)

@@ -85,6 +85,7 @@ def test_a_point_has_no_spread_and_names_the_method_that_has(model, rng):
 def test_summary_names_levels_and_the_posterior_can_be_kept(model, rng, tmp_path):
     _, release = strong_release(model, rng, n=20_000)
     posterior = nw.infer(release, model, **FAST)
+    assert posterior.check is posterior.known_check
     text = posterior.summary()
     assert "P(a=x)" in text
     assert "P(a, b)" not in text.split("\n\n")[0]

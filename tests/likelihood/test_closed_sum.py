@@ -350,6 +350,7 @@ def test_rows_by_the_central_limit_theorem_are_told() -> None:
     assert "at the most likely parameters the central limit theorem" in narrow.because
     posterior = nw.infer(narrow.releases[0], WAITING, draws=4, seed=1, progress=False)
     assert "the central limit theorem" in posterior.because
+    assert "Computed by quadrature under the central limit law" in str(posterior.verdict)
     usual = closed(nw.Sum(X), schema_of(0, 5, 1000), nw.ZeroConcentratedDP(1), 950)
     usual.log_likelihood({"rate": np.geomspace(0.1, 10, 40)})
     assert usual.is_exact

@@ -17,7 +17,7 @@ A density that is NaN is left out and counted, never silent.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -111,13 +111,13 @@ def exact(
     tolerance: float = TOLERANCE,
     is_quick: bool = True,
     quick: ExactTarget | None = None,
-    law: str = "",
+    law: Callable[[], str] = str,
 ) -> Exact:
     """Draws from a target whose likelihood has no noise; `warmup` is used where chains must find their way.
 
-    `is_quick` says that the density may be asked hundreds of thousands of times; `law` is what the likelihood scores.
-    `quick` is another target, near this one, of which that is true: of two parameters it is looked at in its place,
-    and proposes.
+    `is_quick` says that the density may be asked hundreds of thousands of times; `law` names what the likelihood
+    scored, and is asked once that is known. `quick` is another target, near this one, that is quick: of two parameters
+    it is looked at in its place, and proposes.
     """
     integer(chains, "chains", minimum=1)
     integer(draws, "draws", minimum=1)
@@ -142,7 +142,7 @@ def _one(
     warmup: int,
     progress: Progress | None,
     tolerance: float,
-    law: str,
+    law: Callable[[], str],
 ) -> Exact:
     line = on_the_line(rng, target, tolerance)
     if line.error >= TOO_ROUGH and not line.non_finite:
@@ -157,7 +157,7 @@ def _one(
         evaluations=line.evaluations,
         non_finite=line.non_finite,
         humps=humps(line),
-        law=law,
+        law=law(),
     )
     how = f"adaptive quadrature of one parameter, {line.evaluations} evaluations, independent draws"
     found = _line_moments(target, line)

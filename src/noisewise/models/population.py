@@ -333,11 +333,14 @@ def _exact_factor(problem: PopulationProblem, settings: Settings) -> Found:
     if conjugate is not None:
         return _conjugate(problem, conjugate, settings)
     likelihood = problem.likelihood
-    name = "" if not likelihood.groups else OWN_LAW if likelihood.is_exact else CENTRAL_LIMIT_LAW
+
+    def law() -> str:
+        return "" if not likelihood.groups else OWN_LAW if likelihood.is_exact else CENTRAL_LIMIT_LAW
+
     found = exact(
         settings.rng, problem.target, chains=settings.chains, draws=settings.draws, warmup=settings.warmup,
         progress=settings.report, tolerance=max(TOLERANCE, likelihood.roughness), is_quick=likelihood.is_quick,
-        quick=problem.quick, law=name,
+        quick=problem.quick, law=law,
     )  # fmt: skip
     return Found(
         problem.by_parameter(found.positions), settings.method, found.how, problem.law, found.verdict,
