@@ -170,39 +170,43 @@ class RecordsBank(GroupLaw):
     def _scramble_logs(self, theta: Theta) -> Array:
         if self._sums is not None:
             return self._sums.scramble_logs(self.population.theta_of(self._sums.column, theta))
+        if self._standard is not None:
+            return self._standard_logs(theta, *self._standard)
         logs = np.empty((rows_of(theta), N_SCRAMBLES))
         for k, row in enumerate(single_rows(theta)):
-            logs[k] = log_mean(self._log_noise(self._at(row)).reshape(N_SCRAMBLES, -1))
+            logs[k] = log_mean(self._log_noise(self._records(self.base, row)).reshape(N_SCRAMBLES, -1))
         return logs
 
     @cached_property
-    def _standard(self) -> Mapping[str, Array] | None:
-        """Base draws z (B, n) of one column that is a(theta) + c(theta) z before clamping; None if it is not."""
-        schema, found = self.releases[0].schema, {}
+    def _standard(self) -> tuple[str, Array] | None:
+        """The one column that is a(theta) + c(theta) z before clamping, and its z (B, n); None if it is not so."""
+        schema = self.releases[0].schema
         if len(self.base) > 1 or schema.outside != "clamp":
             return None
         theta = self.population.sample_prior(np.random.default_rng(0), 1) if self.population.free else {}
-        for column, law in attach(self.population, schema, tuple(self.base)).items():
-            own = self.population.theta_of(column, theta)
-            place = None if law.is_discrete else law.distribution.location_scale(law.values(own))
-            if place is None:
-                return None
-            u = self.base[column]
-            found[column] = (law.quantile(u.ravel(), own).reshape(u.shape) - place[0]) / place[1]
-        return found
+        ((column, u),) = self.base.items()
+        law, own = attach(self.population, schema, (column,))[column], self.population.theta_of(column, theta)
+        place = None if law.is_discrete else law.distribution.location_scale(law.values(own))
+        if place is None:
+            return None
+        return column, (law.quantile(u.ravel(), own).reshape(u.shape) - place[0]) / place[1]
 
-    def _at(self, theta: Theta) -> dict[str, Array]:
-        """The bank's data sets (B, n) by column, at one row of theta."""
-        if self._standard is None:
-            return self._records(self.base, theta)
-        schema, made = self.releases[0].schema, {}
-        for column, law in attach(self.population, schema, tuple(self.base)).items():
-            entry = schema.bounded(column)
-            found = law.distribution.location_scale(law.values(self.population.theta_of(column, theta)))
-            assert found is not None
-            place, scale = (float(np.ravel(part)[0]) for part in found)
-            made[column] = np.clip(place + scale * self._standard[column], entry.low, entry.high)
-        return made
+    def _standard_logs(self, theta: Theta, column: str, z: Array) -> Array:
+        """The same for such a column: many rows of theta at once where data sets are small, and no quantiles."""
+        schema, rows = self.releases[0].schema, rows_of(theta)
+        entry, law = schema.bounded(column), attach(self.population, schema, (column,))[column]
+        found = law.distribution.location_scale(law.values(self.population.theta_of(column, theta)))
+        assert found is not None
+        place, scale = (np.broadcast_to(np.ravel(part), (rows,)) for part in found)
+        logs = np.full((rows, N_SCRAMBLES), np.nan)
+        usable = np.flatnonzero(np.isfinite(place) & np.isfinite(scale))
+        each = max(1, NUMBERS // z.size)
+        for start in range(0, usable.size, each):
+            k = usable[start : start + each]
+            x = np.clip(place[k, None, None] + scale[k, None, None] * z, entry.low, entry.high)
+            noise = self._log_noise({column: x.reshape(-1, z.shape[1])})
+            logs[k] = log_mean(noise.reshape(k.size, N_SCRAMBLES, -1))
+        return logs
 
     def _records(self, base: Mapping[str, Array], theta: Theta) -> dict[str, Array]:
         """Data sets (B, n) by column, at one row of theta."""
