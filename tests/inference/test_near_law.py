@@ -157,7 +157,9 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if "median" in name else name for name in CASES]
+)
 def test_an_ordinary_release_asks_its_slow_law_little_more_than_once_a_draw(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import singledispatch
+from typing import cast
 
 import numpy as np
 from scipy.special import logsumexp
@@ -411,10 +413,22 @@ def grid_error(grids: tuple[Grid, ...], target: ExactTarget) -> float:
     return worst**2 if math.isfinite(worst) else math.inf
 
 
+@singledispatch
+def _walks(judged: Verdict | IndependentVerdict) -> tuple[Verdict, ...]:
+    """The verdict on a walk, and nothing of independent draws."""
+    del judged
+    return ()
+
+
+@_walks.register
+def _(judged: Verdict) -> tuple[Verdict, ...]:
+    return (judged,)
+
+
 def joined_verdict(verdicts: Sequence[Verdict | IndependentVerdict]) -> Verdict | IndependentVerdict:
     """The verdict on draws of unknowns that are independent of each other: the worst of theirs."""
-    walked = [each for each in verdicts if isinstance(each, Verdict)]
-    direct = [each for each in verdicts if isinstance(each, IndependentVerdict)]
+    walked = [walk for each in verdicts for walk in _walks(each)]
+    direct = [cast(IndependentVerdict, each) for each in verdicts if not _walks(each)]
     worst_rhat, fewest = max(each.rhat for each in verdicts), min(each.smallest_ess for each in verdicts)
     notes = tuple(dict.fromkeys(note for each in verdicts for note in each.notes))
     warnings = tuple(dict.fromkeys(warning for each in verdicts for warning in each.warnings))

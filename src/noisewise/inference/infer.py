@@ -45,6 +45,7 @@ from noisewise.likelihood.conjugate import BetaPosterior, DirichletPosterior
 from noisewise.likelihood.count_models import CountModel, TableModel
 from noisewise.likelihood.joint import Product, checked_releases, joint_likelihood
 from noisewise.likelihood.joint_sum import JointSum
+from noisewise.likelihood.model import Described
 from noisewise.likelihood.naive import NaiveLikelihood
 from noisewise.likelihood.normal_rows import cautions_at
 from noisewise.likelihood.normal_sum import NormalSum
@@ -148,40 +149,38 @@ class _Problem:
         else:
             self._explore(population, joint_likelihood(releases, population, likelihood=likelihood, n=n))
 
-    def _explore(self, population: Any, likelihood: Product | NaiveLikelihood) -> None:
-        self.population, self.likelihood = population, likelihood
+    def _explore(self, population: Described, likelihood: Product | NaiveLikelihood) -> None:
+        self.population = population
+        self.likelihood: Product | NaiveLikelihood = likelihood
         transform = Transform(population.supports)
         self.theta = Target(transform, population.log_prior, self._log_likelihood, population.sample_prior)
         self.target: Target | MixedTarget = self.theta
-        if isinstance(self.likelihood, Product) and self.likelihood.mixing:
-            integrated = self.likelihood.integrated()
+        if isinstance(likelihood, Product) and likelihood.mixing:
+            integrated = likelihood.integrated()
             if integrated is None:
-                given, scale = self.likelihood.log_likelihood_given, self.likelihood.mixing_scale
-                self.target = MixedTarget(self.theta, given, scale)
-            self.likelihood = integrated or self.likelihood
+                self.target = MixedTarget(self.theta, likelihood.log_likelihood_given, likelihood.mixing_scale)
+            self.likelihood = integrated or likelihood
 
     def factors(self) -> tuple[_Problem, ...]:
         """Problems of fewer unknowns, independent of each other, that make up this one; only itself if there are none.
 
-        One without a likelihood of its own has a product of none: its posterior is its prior.
+        Of unknowns that no release tells about the posterior is the prior.
         """
-        if not isinstance(self.likelihood, Product) or self.likelihood.mixing:
-            return (self,)
         found = self.likelihood.factors(self.population)
-        if len(found) < 2:
+        if len(found) < 2 or self.likelihood.mixing:
             return (self,)
         problems = []
         for population, likelihood in found:
             problem = object.__new__(_Problem)
-            problem.releases = self.releases if likelihood is None else likelihood.releases
-            problem._explore(population, likelihood or Product(()))
+            problem.releases = likelihood.releases
+            problem._explore(population, likelihood)
             problems.append(problem)
         return tuple(problems)
 
     @property
     def quick(self) -> Target | None:
         """The same target under a law near its own that costs far less, where there is one."""
-        near = self.likelihood.quick if isinstance(self.likelihood, Product) else None
+        near = self.likelihood.quick
         return None if near is None else replace(self.theta, likelihood=near.log_likelihood)
 
     def _log_likelihood(self, theta: Theta) -> Array:
@@ -279,7 +278,7 @@ def _moments_of(draws: Mapping[str, Array]) -> dict[str, tuple[Array, Array]]:
 def _exact_factor(
     problem: _Problem, rng: np.random.Generator, chains: int, draws: int, warmup: int, report: Progress | None
 ) -> _Found:
-    if isinstance(problem.likelihood, Product) and not problem.likelihood.groups:
+    if not problem.likelihood.releases:
         return _untold(problem, rng, chains, draws)
     conjugate = problem.conjugate()
     if conjugate is not None:

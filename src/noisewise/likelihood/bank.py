@@ -24,6 +24,7 @@ from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import integer
 from noisewise.likelihood.bank_sums import PolynomialSums
 from noisewise.likelihood.model import Parameters, numerical_score, scalar_supports
+from noisewise.likelihood.near_law import quick_law
 from noisewise.likelihood.same_records import one_schema
 from noisewise.likelihood.scrambles import N_SCRAMBLES, log_error, log_mean, net, typical_error
 from noisewise.likelihood.simulate import columns_of
@@ -170,39 +171,43 @@ class RecordsBank:
     def _scramble_logs(self, theta: Theta) -> Array:
         if self._sums is not None:
             return self._sums.scramble_logs(self.population.theta_of(self._sums.column, theta))
+        if self._standard is not None:
+            return self._standard_logs(theta, *self._standard)
         logs = np.empty((rows_of(theta), N_SCRAMBLES))
         for k, row in enumerate(single_rows(theta)):
-            logs[k] = log_mean(self._log_noise(self._at(row)).reshape(N_SCRAMBLES, -1))
+            logs[k] = log_mean(self._log_noise(self._records(self.base, row)).reshape(N_SCRAMBLES, -1))
         return logs
 
     @cached_property
-    def _standard(self) -> Mapping[str, Array] | None:
-        """Base draws z (B, n) of one column that is a(theta) + c(theta) z before clamping; None if it is not."""
-        schema, found = self.releases[0].schema, {}
+    def _standard(self) -> tuple[str, Array] | None:
+        """The one column that is a(theta) + c(theta) z before clamping, and its z (B, n); None if it is not so."""
+        schema = self.releases[0].schema
         if len(self.base) > 1 or schema.outside != "clamp":
             return None
         theta = self.population.sample_prior(np.random.default_rng(0), 1) if self.population.free else {}
-        for column, law in attach(self.population, schema, tuple(self.base)).items():
-            own = self.population.theta_of(column, theta)
-            place = None if law.is_discrete else law.distribution.location_scale(law.values(own))
-            if place is None:
-                return None
-            u = self.base[column]
-            found[column] = (law.quantile(u.ravel(), own).reshape(u.shape) - place[0]) / place[1]
-        return found
+        ((column, u),) = self.base.items()
+        law, own = attach(self.population, schema, (column,))[column], self.population.theta_of(column, theta)
+        place = None if law.is_discrete else law.distribution.location_scale(law.values(own))
+        if place is None:
+            return None
+        return column, (law.quantile(u.ravel(), own).reshape(u.shape) - place[0]) / place[1]
 
-    def _at(self, theta: Theta) -> dict[str, Array]:
-        """The bank's data sets (B, n) by column, at one row of theta."""
-        if self._standard is None:
-            return self._records(self.base, theta)
-        schema, made = self.releases[0].schema, {}
-        for column, law in attach(self.population, schema, tuple(self.base)).items():
-            entry = schema.bounded(column)
-            found = law.distribution.location_scale(law.values(self.population.theta_of(column, theta)))
-            assert found is not None
-            place, scale = (float(np.ravel(part)[0]) for part in found)
-            made[column] = np.clip(place + scale * self._standard[column], entry.low, entry.high)
-        return made
+    def _standard_logs(self, theta: Theta, column: str, z: Array) -> Array:
+        """The same for such a column: many rows of theta at once where data sets are small, and no quantiles."""
+        schema, rows = self.releases[0].schema, rows_of(theta)
+        entry, law = schema.bounded(column), attach(self.population, schema, (column,))[column]
+        found = law.distribution.location_scale(law.values(self.population.theta_of(column, theta)))
+        assert found is not None
+        place, scale = (np.broadcast_to(np.ravel(part), (rows,)) for part in found)
+        logs = np.full((rows, N_SCRAMBLES), np.nan)
+        usable = np.flatnonzero(np.isfinite(place) & np.isfinite(scale))
+        each = max(1, NUMBERS // z.size)
+        for start in range(0, usable.size, each):
+            k = usable[start : start + each]
+            x = np.clip(place[k, None, None] + scale[k, None, None] * z, entry.low, entry.high)
+            noise = self._log_noise({column: x.reshape(-1, z.shape[1])})
+            logs[k] = log_mean(noise.reshape(k.size, N_SCRAMBLES, -1))
+        return logs
 
     def _records(self, base: Mapping[str, Array], theta: Theta) -> dict[str, Array]:
         """Data sets (B, n) by column, at one row of theta."""
@@ -214,6 +219,11 @@ class RecordsBank:
         if not all(np.isfinite(x).all() for x in records.values()):
             return np.full(len(next(iter(records.values()))), np.nan)
         return np.asarray(np.sum([log_noise(release, records) for release in self.releases], axis=0))
+
+
+@quick_law.register
+def _(model: RecordsBank) -> RecordsBank | None:
+    return model.quick
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,14 +260,21 @@ def log_noise(release: Release, records: Mapping[str, Array]) -> Array:
     value = np.asarray(statistic.value(records, schema), dtype=float)
     if isinstance(law, FiniteLaw):
         return law.log_pmf(release.value[0], value[:, 0].astype(int))
-    assert isinstance(law, AdditiveLaw)
     if release.statistic.kind == "mean":
         value = value * np.shape(next(iter(records.values())))[-1]
-    each = [
-        law.log_pmf(y - value[:, k] / step, component=k)
-        for k, (y, step) in enumerate(zip(release.value, law.step, strict=True))
-    ]
-    return np.asarray(np.sum(each, axis=0))
+    return log_noise_at((release,), value)
+
+
+def log_noise_at(releases: Sequence[Release], sums: Array) -> Array:
+    """log P(y | sums) of additive releases for stacked sums (T, d): (T,)."""
+    total, offset = np.zeros(len(sums)), 0
+    for release in releases:
+        law = release.law
+        assert isinstance(law, AdditiveLaw)
+        for k, (value, step) in enumerate(zip(release.value, law.step, strict=True)):
+            total += law.log_pmf(value - sums[:, offset + k] / step, component=k)
+        offset += len(release.value)
+    return total
 
 
 def _log_smooth_noise(

@@ -12,22 +12,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Protocol, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from noisewise.likelihood.model import Likelihood, Parameters
+from noisewise.likelihood.model import Described, Likelihood
+from noisewise.likelihood.near_law import quick_law, separate_laws
 from noisewise.likelihood.normal_rows import cautions_at
-from noisewise.likelihood.normal_sum import NormalSum, row_of
+from noisewise.likelihood.normal_sum import NormalSum, row_of, some_components
 from noisewise.populations.parameters import Array, Theta
-from noisewise.privacy.law import AdditiveLaw
 from noisewise.release import Release
-from noisewise.statistics import Mean, Sum
 
 __all__ = ["ColumnBlocks"]
 
-MakeLaw = Callable[[tuple[Release, ...], Any], Likelihood]
-CUT: dict[str, type[Mean] | type[Sum]] = {"mean": Mean, "sum": Sum}  # statistics whose components can be taken apart
+CUT = ("mean", "sum")  # kinds of statistics whose components can be taken apart
+
+
+class OwnLaw(Likelihood, Protocol):
+    """A likelihood that knows whose parameters it reads."""
+
+    @property
+    def population(self) -> Described: ...
+
+
+MakeLaw = Callable[[tuple[Release, ...], Described], Likelihood | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,16 +44,15 @@ class ColumnBlocks:
     """Likelihoods of blocks of components, and the places (one array a block) of these among all components."""
 
     releases: tuple[Release, ...]
-    parts: tuple[Any, ...]
-    places: tuple[Any, ...]
+    parts: tuple[OwnLaw, ...]
+    places: tuple[NDArray[np.int64], ...]
 
     @classmethod
-    def of(cls, releases: tuple[Release, ...], population: Any, *, n: int, make: MakeLaw) -> ColumnBlocks | None:
+    def of(cls, releases: tuple[Release, ...], population: Described, *, n: int, make: MakeLaw) -> ColumnBlocks | None:
         """None where all columns are linked by components; `make` gives the law of the releases of one block."""
         model = NormalSum(releases, population, n=n)
         blocks, read = model.blocks, frozenset[str]().union(*(feature.columns() for feature in model.row))
-        has_more = hasattr(population, "of_columns") and set(population.columns) > read
-        if len(blocks) < 2 and not has_more:
+        if len(blocks) < 2 and set(population.independent_columns) <= read:
             return None
         sizes = [len(release.value) for release in releases]
         starts = np.concatenate([[0], np.cumsum(sizes)]).astype(int)
@@ -62,7 +70,10 @@ class ColumnBlocks:
             if len({release.divisor for release in chosen}) > 1 and len(place) == len(chosen):
                 return None  # a count and a mean of the same condition are drawn as one number
             columns = frozenset[str]().union(*(f.columns() for release in chosen for f in row_of(release)))
-            parts.append(make(tuple(chosen), population.of_columns(columns)))
+            law = make(tuple(chosen), population.of_columns(columns))
+            if law is None:
+                return None
+            parts.append(cast(OwnLaw, law))
             places.append(np.array(place))
         return cls(releases, tuple(parts), tuple(places))
 
@@ -79,29 +90,8 @@ class ColumnBlocks:
     def cautions(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(caution for part in self.parts for caution in part.cautions))
 
-    @property
-    def roughness(self) -> float:
-        return max(getattr(part, "roughness", 0.0) for part in self.parts)
-
-    @property
-    def mixing(self) -> int:
-        return sum(getattr(part, "mixing", 0) for part in self.parts)
-
-    @property
-    def mixing_scale(self) -> Array:
-        return np.concatenate([part.mixing_scale for part in self.parts if getattr(part, "mixing", 0)])
-
     def log_likelihood(self, theta: Theta) -> Array:
         return np.asarray(sum(part.log_likelihood(_own(part, theta)) for part in self.parts))
-
-    def log_likelihood_given(self, theta: Theta, variances: Array) -> Array:
-        total, start = np.zeros(len(variances)), 0
-        for part in self.parts:
-            own, size = _own(part, theta), getattr(part, "mixing", 0)
-            mixed = variances[:, start : start + size]
-            total = total + (part.log_likelihood_given(own, mixed) if size else part.log_likelihood(own))
-            start += size
-        return total
 
     def score(self, theta: Theta) -> dict[str, Array]:
         """Of unknowns whose columns are not read, too: it is zero."""
@@ -117,20 +107,20 @@ class ColumnBlocks:
             drawn[:, place] = part.draw_statistic(rng, _own(part, theta))
         return drawn
 
-    def latent(self, parameters: Parameters) -> Any:
-        return None
+    def latent(self, parameters: object) -> None:
+        """None: every block is summed or integrated by itself."""
 
-    def integrated(self) -> ColumnBlocks | None:
-        """The same with the noise of every block integrated out; None where that is felt."""
-        parts = tuple(part.integrated() if getattr(part, "mixing", 0) else part for part in self.parts)
-        return None if any(part is None for part in parts) else replace(self, parts=parts)
 
-    @property
-    def quick(self) -> ColumnBlocks | None:
-        """The same with quicker laws near those of the blocks; None where no block has one."""
-        parts = tuple(getattr(part, "quick", None) or part for part in self.parts)
-        is_new = any(new is not old for new, old in zip(parts, self.parts, strict=True))
-        return replace(self, parts=parts) if is_new else None
+@quick_law.register
+def _(model: ColumnBlocks) -> ColumnBlocks | None:
+    quick = tuple(quick_law(part) for part in model.parts)
+    parts = tuple(cast(OwnLaw, new or old) for new, old in zip(quick, model.parts, strict=True))
+    return replace(model, parts=parts) if any(quick) else None
+
+
+@separate_laws.register
+def _(model: ColumnBlocks) -> tuple[OwnLaw, ...]:
+    return model.parts
 
 
 @cautions_at.register
@@ -138,22 +128,5 @@ def _(model: ColumnBlocks, theta: Theta) -> tuple[str, ...]:
     return tuple(dict.fromkeys(caution for part in model.parts for caution in cautions_at(part, _own(part, theta))))
 
 
-def some_components(release: Release, chosen: list[int]) -> Release:
-    """The components of a mean or a sum that are named by their places, as a release of their own.
-
-    It serves as data of a likelihood and is never published: its guarantee stays that of the whole.
-    """
-    law, row = release.law, row_of(release)
-    assert isinstance(law, AdditiveLaw)
-    scale, step = (tuple(values[j] for j in chosen) for values in (law.scale, law.step))
-    return replace(
-        release,
-        statistic=CUT[release.statistic.kind](*(row[j] for j in chosen)),
-        weights=tuple(release.weights[j] for j in chosen),
-        law=replace(law, scale=scale, step=step),
-        value=tuple(release.value[j] for j in chosen),
-    )
-
-
-def _own(part: Any, theta: Theta) -> Theta:
+def _own(part: OwnLaw, theta: Theta) -> Theta:
     return {name: theta[name] for name in part.population.free}

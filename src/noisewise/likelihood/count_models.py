@@ -29,6 +29,7 @@ from noisewise.likelihood.binomial_sum import BinomialSum
 from noisewise.likelihood.differences import central_difference
 from noisewise.likelihood.large_table import LargeTable
 from noisewise.likelihood.model import Parameters, scalar_supports
+from noisewise.likelihood.near_law import quick_law
 from noisewise.likelihood.normal_sum import row_of
 from noisewise.likelihood.simulate import columns_of
 from noisewise.likelihood.table_sum import PoissonCells, TableSum
@@ -261,13 +262,6 @@ class TableModel:
     def log_likelihood(self, theta: Theta) -> Array:
         return self._table(theta).log_likelihood()
 
-    @property
-    def quick(self) -> LargeTable | None:
-        """The same with the total by a saddlepoint, for proposals."""
-        if not LargeTable.holds(self.releases, n=self.n):
-            return None
-        return LargeTable.of(self.releases, self.population, n=self.n, small=math.inf)
-
     def score(self, theta: Theta) -> dict[str, Array]:
         supports = scalar_supports(self.population)
         if not supports:
@@ -294,6 +288,14 @@ class TableModel:
 
     def _table(self, theta: Theta) -> TableSum:
         return TableSum(self.n, PoissonCells(self.n, self.probabilities(theta)), self.log_noise)
+
+
+@quick_law.register
+def _(model: TableModel) -> LargeTable | None:
+    """The total by a saddlepoint, however few the cells."""
+    if not LargeTable.holds(model.releases, n=model.n):
+        return None
+    return LargeTable.of(model.releases, model.population, n=model.n, small=math.inf)
 
 
 @dataclass(frozen=True, slots=True)

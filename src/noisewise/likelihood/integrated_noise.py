@@ -12,23 +12,25 @@ the variances are better sampled along with theta (`inference.mixed`).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
 
 import numpy as np
 from scipy.special import digamma, logsumexp, polygamma
 
 from noisewise.compilation import njit
-from noisewise.likelihood.model import Parameters, numerical_score, scalar_supports
+from noisewise.likelihood import model
+from noisewise.likelihood.model import Likelihood, numerical_score, scalar_supports
+from noisewise.likelihood.near_law import integrated_law, quick_law
 from noisewise.likelihood.normal_rows import cautions_at
 from noisewise.likelihood.normal_sum import NormalSum
 from noisewise.likelihood.scrambles import N_SCRAMBLES, log_error, log_mean, net, typical_error, weighted_error
+from noisewise.likelihood.tilted_sum import TiltedSum
 from noisewise.populations.parameters import Array, Theta
-from noisewise.release import Release
 
-__all__ = ["IntegratedNoise", "MixedLaw"]
+__all__ = ["IntegratedNoise"]
 
 FEWEST, MOST = 256, 4096  # variances of each component
 ENOUGH, NEGLIGIBLE_ERROR = 3e-3, 0.02  # error of log p: more points are not worth it; it is not felt
@@ -39,28 +41,6 @@ CHECKED, VISIBLE_ERROR = 64, 0.1  # draws at which the error is looked at again,
 MOST_MIXED = 20  # components: a net in more dimensions is no net
 STRETCH = 1.1
 LOG_PLACES = np.linspace(-35.0, 6.0, 4101)  # of log w/2b^2, at which the laws of it are tabulated
-
-
-class MixedLaw(Protocol):
-    """A law that is normal given mixing variances: `normal_sum`, or `tilted_sum`."""
-
-    n: int
-    population: Any
-
-    @property
-    def releases(self) -> tuple[Release, ...]: ...
-    @property
-    def plain(self) -> NormalSum: ...
-    @property
-    def is_exact(self) -> bool: ...
-    @property
-    def because(self) -> str: ...
-    @property
-    def cautions(self) -> tuple[str, ...]: ...
-    def placed(self, theta: Theta) -> tuple[Array, Array, Array]: ...
-    def remember(self, theta: Theta, log_likelihood: Array) -> None: ...
-    def draw_statistic(self, rng: np.random.Generator, theta: Theta) -> Array: ...
-    def latent(self, parameters: Parameters) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,7 +56,7 @@ class IntegratedNoise:
 
     roughness = 1e-4
 
-    def __init__(self, law: MixedLaw) -> None:
+    def __init__(self, law: NormalSum | TiltedSum) -> None:
         self.law = law
         self.releases, self.population, self.n = law.releases, law.population, law.n
         self.error = math.inf
@@ -128,7 +108,7 @@ class IntegratedNoise:
     def draw_statistic(self, rng: np.random.Generator, theta: Theta) -> Array:
         return self.law.draw_statistic(rng, theta)
 
-    def latent(self, parameters: Parameters) -> Any:
+    def latent(self, parameters: model.Parameters) -> object:
         return self.law.latent(parameters)
 
     def _settle(self) -> None:
@@ -237,10 +217,10 @@ class IntegratedNoise:
 
 
 @cautions_at.register
-def _(model: IntegratedNoise, theta: Theta) -> tuple[str, ...]:
+def _(law: IntegratedNoise, theta: Theta) -> tuple[str, ...]:
     some = {name: value[:CHECKED] for name, value in theta.items()}
-    error = float(np.mean(log_error(model._scramble_logs(some))))
-    told = cautions_at(model.law, theta)
+    error = float(np.mean(log_error(law._scramble_logs(some))))
+    told = cautions_at(law.law, theta)
     if not error > VISIBLE_ERROR:
         return told
     return (
@@ -289,8 +269,7 @@ def _shape_of(variance: float) -> float:
     return math.exp(low)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _log_densities(away: Any, spread: Any, variances: Any, fixed: Any) -> Any:
+def _loop(away: Array, spread: Array, variances: Array, fixed: Array) -> Array:
     """log N(away; 0, spread + diag(variances, fixed)), (K, M): by a Cholesky factor row after row."""
     rows, d = away.shape
     size, mixed = variances.shape
@@ -320,3 +299,23 @@ def _log_densities(away: Any, spread: Any, variances: Any, fixed: Any) -> Any:
                 logs += math.log(factor[i, i])
             found[k, m] = constant - logs - 0.5 * square
     return found
+
+
+_log_densities: Callable[[Array, Array, Array, Array], Array] = njit(_loop)
+
+
+def _integrated(law: NormalSum | TiltedSum) -> Likelihood | None:
+    """With its mixing variances integrated out; None where that is felt, itself where there are none."""
+    if not law.mixing:
+        return law
+    made = IntegratedNoise(law)
+    return made if made.is_affordable() else None
+
+
+integrated_law.register(NormalSum, _integrated)
+integrated_law.register(TiltedSum, _integrated)
+
+
+@quick_law.register
+def _(law: IntegratedNoise) -> IntegratedNoise | None:
+    return law.quick

@@ -28,7 +28,8 @@ from noisewise.likelihood.exact_sum import ExactSum
 from noisewise.likelihood.joint_sum import JointSum
 from noisewise.likelihood.large_table import LargeTable
 from noisewise.likelihood.local_answers import LocalAnswers
-from noisewise.likelihood.model import Likelihood, Parameters
+from noisewise.likelihood.model import Described, Likelihood, Parameters
+from noisewise.likelihood.near_law import integrated_law, quick_law, separate_laws
 from noisewise.likelihood.normal_rows import cautions_at
 from noisewise.likelihood.normal_sum import NormalSum
 from noisewise.likelihood.order_bank import OrderBank
@@ -90,33 +91,32 @@ class Product:
 
     def integrated(self) -> Product | None:
         """The same with the noise of all groups integrated out, so that no mixing is left; None where it is felt."""
-        groups = tuple(group.integrated() if getattr(group, "mixing", 0) else group for group in self.groups)
-        return None if any(group is None for group in groups) else Product(groups)
+        groups = tuple(integrated_law(group) for group in self.groups)
+        return None if None in groups else Product(groups)
 
-    def factors(self, population: Any) -> tuple[tuple[Any, Product | None], ...]:
+    def factors(self, population: Described) -> tuple[tuple[Described, Product], ...]:
         """Populations whose unknowns are independent given the releases, each with its part of the likelihood.
 
-        None stands for unknowns that no release tells anything about. One factor, unless columns are independent.
+        That of unknowns that no release tells about is a product of nothing. One, unless columns are independent.
         """
-        if not hasattr(population, "of_columns"):
+        if not population.independent_columns:
             return ((population, self),)
-        laws = [part for group in self.groups for part in getattr(group, "parts", (group,))]
-        factors: list[tuple[set[str], list[Any]]] = [({name}, []) for name in population.columns]
-        for law in laws:
+        factors: list[tuple[set[str], list[Likelihood]]] = [({name}, []) for name in population.independent_columns]
+        for law in (part for group in self.groups for part in separate_laws(group)):
             own = frozenset[str]().union(*(columns_of(r.statistic, r.schema) for r in law.releases))
             linked = [factor for factor in factors if factor[0] & own]
             factors = [factor for factor in factors if not factor[0] & own]
-            names = set().union(*(factor[0] for factor in linked))
+            names = set[str]().union(*(factor[0] for factor in linked))
             factors.append((names, [*(member for factor in linked for member in factor[1]), law]))
-        made = [(population.of_columns(names), members) for names, members in factors]
-        return tuple((own, Product(tuple(members)) if members else None) for own, members in made if own.free)
+        made = [(population.of_columns(names), Product(tuple(members))) for names, members in factors]
+        return tuple((own, product) for own, product in made if own.free)
 
     @property
     def quick(self) -> Product | None:
         """A product near this one at a small part of its cost, for proposals; None where no group has such a law."""
-        groups = tuple(getattr(group, "quick", None) or group for group in self.groups)
-        is_new = any(new is not old for new, old in zip(groups, self.groups, strict=True))
-        return Product(groups) if is_new else None
+        quick = tuple(quick_law(group) for group in self.groups)
+        groups = tuple(new or old for new, old in zip(quick, self.groups, strict=True))
+        return Product(groups) if any(quick) else None
 
     @property
     def roughness(self) -> float:
@@ -295,8 +295,8 @@ def _group(releases: tuple[Release, ...], population: Any, likelihood: str, n: i
         return CountModel.of(releases, population, n=n)
     if not has_finite and n <= LARGEST_TILTED:
 
-        def law_of(some: tuple[Release, ...], own: Any) -> Likelihood:
-            return _group(some, own, likelihood, n)
+        def law_of(some: tuple[Release, ...], own: Described) -> Likelihood | None:
+            return integrated_law(_group(some, own, likelihood, n))
 
         if (blocks := ColumnBlocks.of(releases, population, n=n, make=law_of)) is not None:
             return blocks

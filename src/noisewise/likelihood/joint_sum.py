@@ -18,8 +18,8 @@ import numpy as np
 
 from noisewise.errors import InvalidArgument
 from noisewise.likelihood import joint_inversion
-from noisewise.likelihood.integrated_noise import IntegratedNoise
-from noisewise.likelihood.model import Parameters, numerical_score, scalar_supports
+from noisewise.likelihood.model import Likelihood, Parameters, numerical_score, scalar_supports
+from noisewise.likelihood.near_law import integrated_law, quick_law
 from noisewise.likelihood.noise_on_sum import NoiseOnSum
 from noisewise.likelihood.normal_rows import NormalRows, cautions_at
 from noisewise.likelihood.normal_sum import NormalSum
@@ -79,11 +79,6 @@ class JointSum:
     @property
     def cautions(self) -> tuple[str, ...]:
         return self.normal_rows.cautions(self.n)
-
-    @cached_property
-    def quick(self) -> TiltedSum | IntegratedNoise | None:
-        """A law near this one at a small part of its cost, for proposals; None where there is none."""
-        return self.tilted.integrated() if self.normal.mixing else self.tilted
 
     @cached_property
     def settings(self) -> tuple[SumSetting, ...]:
@@ -170,3 +165,8 @@ class JointSum:
 @cautions_at.register
 def _(model: JointSum, theta: Theta) -> tuple[str, ...]:
     return model.normal_rows.cautions_at(model.log_likelihood, theta, model.n)
+
+
+@quick_law.register
+def _(model: JointSum) -> Likelihood | None:
+    return integrated_law(model.tilted)

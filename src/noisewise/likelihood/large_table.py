@@ -67,9 +67,8 @@ class LargeTable:
     @classmethod
     def is_affordable(cls, releases: tuple[Release, ...], *, n: int) -> bool:
         """True where one row of theta costs some 50 milliseconds at most."""
-        cells = len(releases[0].value)
-        laws = [release.law for release in releases if isinstance(release.law, AdditiveLaw)]
-        if cells < FEWEST_CELLS or len(laws) != len(releases) or not cls.holds(releases, n=n):
+        cells, laws = len(releases[0].value), _laws(releases)
+        if cells < FEWEST_CELLS or not cls.holds(releases, n=n):
             return False
         # A cell is known to the narrowest noise, or to its own spread if that is narrower: some 20 of them matter.
         sd = min(max(law.sd) / law.step[0] for law in laws)
@@ -78,10 +77,10 @@ class LargeTable:
 
     @classmethod
     def holds(cls, releases: tuple[Release, ...], *, n: int) -> bool:
-        """Whether the noise at all counts fits into memory."""
-        farthest = n + max(max(map(abs, release.value)) for release in releases)
-        laws = sum(len(set(getattr(release.law, "ratio", ()))) for release in releases)
-        return farthest < MOST_COUNTS and laws <= MOST_LAWS
+        """Whether all noise is additive, and its law at all counts fits into memory."""
+        farthest, laws = n + max(max(map(abs, release.value)) for release in releases), _laws(releases)
+        scales = sum(len(set(law.ratio)) for law in laws)
+        return len(laws) == len(releases) and farthest < MOST_COUNTS and scales <= MOST_LAWS
 
     @classmethod
     def of(cls, releases: tuple[Release, ...], population: Any, *, n: int, small: float = SMALL) -> LargeTable:
@@ -168,6 +167,10 @@ class LargeTable:
             away = np.abs(published.reshape(shape) - s).astype(np.int64)
             total += self.log_noise[law_of.reshape(shape), away]
         return total
+
+
+def _laws(releases: tuple[Release, ...]) -> list[AdditiveLaw]:
+    return [release.law for release in releases if isinstance(release.law, AdditiveLaw)]
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]

@@ -14,8 +14,10 @@ import numpy as np
 
 from noisewise.likelihood.differences import central_difference
 from noisewise.populations.parameters import Array, Support, Theta
+from noisewise.populations.population import AnyPopulation
 from noisewise.release import Release
 
+Described = AnyPopulation  # records, as far as a likelihood asks
 Parameters = Callable[[Array], Theta]  # a sampler's position (K, size) to theta
 
 

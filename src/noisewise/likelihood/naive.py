@@ -16,6 +16,7 @@ from scipy.special import gammaln, xlog1py, xlogy
 
 from noisewise.errors import Unsupported
 from noisewise.likelihood.joint import checked_releases, stated_sizes
+from noisewise.likelihood.model import Described
 from noisewise.likelihood.normal_sum import row_of
 from noisewise.populations.cleaned import attach, cell_probabilities, row_moments
 from noisewise.populations.parameters import Array, Theta
@@ -32,11 +33,16 @@ class NaiveLikelihood:
     is_exact = False
     cautions: tuple[str, ...] = ()
     because = "the noise is ignored, for comparison only: intervals are too narrow"
+    mixing = 0
+    quick = None
 
     def __init__(self, releases: Any, population: Any, *, n: object = None) -> None:
         self.releases = checked_releases(releases)
         self.population = population
         self.sizes = stated_sizes(self.releases, n)
+
+    def factors(self, population: Described) -> tuple[tuple[Described, NaiveLikelihood], ...]:
+        return ((population, self),)
 
     def log_likelihood(self, theta: Theta) -> Array:
         each = [

@@ -18,9 +18,10 @@ alone.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,13 +34,11 @@ from noisewise.likelihood.normal_rows import SeenRows
 from noisewise.populations.cleaned import row_moments
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import Joint
-from noisewise.privacy.law import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
+from noisewise.privacy.law import AdditiveLaw, DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from noisewise.release import Release
+from noisewise.statistics.additive import Mean, Sum
 from noisewise.statistics.feature import Feature, as_feature
 from noisewise.statistics.tables import Histogram, Marginals, refuse_tied
-
-if TYPE_CHECKING:
-    from noisewise.likelihood.integrated_noise import IntegratedNoise
 
 LARGEST_DOUBTED = 20_000  # records, beyond which the theorem is not doubted
 SWEEPS = 40  # of the scale mixture, when the confidential statistic is drawn given theta
@@ -178,13 +177,6 @@ class NormalSum:
             rows, d = len(next(iter(theta.values()))), len(self.row)
             mean, covariance = np.full((rows, d), np.nan), np.full((rows, d, d), np.nan)
         return self.n * mean, self.n * covariance
-
-    def integrated(self) -> IntegratedNoise | None:
-        """The same with the mixing variances integrated out; None where the error of that is felt."""
-        from noisewise.likelihood.integrated_noise import IntegratedNoise
-
-        made = IntegratedNoise(self)
-        return made if made.is_affordable() else None
 
     @property
     def plain(self) -> NormalSum:
@@ -415,6 +407,24 @@ def row_of(release: Release) -> tuple[Feature, ...]:
     if hasattr(statistic, "row"):
         return tuple(statistic.row(schema))
     raise Unsupported(f"{statistic.kind} is not a sum over records.")
+
+
+def some_components(release: Release, chosen: Sequence[int]) -> Release:
+    """The components of a mean or a sum that are named by their places, as a release of their own.
+
+    It serves as data of a likelihood and is never published: its guarantee stays that of the whole.
+    """
+    law, row = release.law, row_of(release)
+    assert isinstance(law, AdditiveLaw)
+    kind = Mean if release.statistic.kind == "mean" else Sum
+    scale, step = (tuple(values[j] for j in chosen) for values in (law.scale, law.step))
+    return replace(
+        release,
+        statistic=kind(*(row[j] for j in chosen)),
+        weights=tuple(release.weights[j] for j in chosen),
+        law=replace(law, scale=scale, step=step),
+        value=tuple(release.value[j] for j in chosen),
+    )
 
 
 def _marginal_row(statistic: Marginals, release: Release) -> tuple[Feature, ...]:

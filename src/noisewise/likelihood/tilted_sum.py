@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from noisewise.errors import InvalidArgument
-from noisewise.likelihood.integrated_noise import IntegratedNoise
 from noisewise.likelihood.model import Parameters, numerical_score, scalar_supports
 from noisewise.likelihood.noise_on_sum import NoiseOnSum
 from noisewise.likelihood.normal_sum import NormalSum
@@ -138,11 +137,6 @@ class TiltedSum:
         full = ties.expanded(mean, self.n), ties.loading @ covariance @ ties.loading.T
         self._last = ({name: np.array(value) for name, value in theta.items()}, (factor, *full))
         return self._last[1]
-
-    def integrated(self) -> IntegratedNoise | None:
-        """The same with the mixing variances integrated out; None where the error of that is felt."""
-        made = IntegratedNoise(self)
-        return made if made.is_affordable() else None
 
     @property
     def plain(self) -> NormalSum:

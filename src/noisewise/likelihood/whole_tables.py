@@ -11,21 +11,20 @@ and where whole numbers show through narrow noise; promise: p to rounding.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from noisewise.likelihood.bank import log_noise_at
 from noisewise.likelihood.independent_sums import possible_records
-from noisewise.likelihood.model import Parameters, numerical_score, scalar_supports
+from noisewise.likelihood.model import Described, numerical_score, scalar_supports
 from noisewise.likelihood.normal_sum import row_of
 from noisewise.likelihood.record_points import RecordPoints
 from noisewise.likelihood.scrambles import log_sum
 from noisewise.populations.parameters import Array, Theta, rows_of
-from noisewise.privacy.law import AdditiveLaw
 from noisewise.release import Release
 
 __all__ = ["WholeTables"]
@@ -40,7 +39,7 @@ class WholeTables:
     """Additive releases of the same n records of one column, each of few kinds."""
 
     releases: tuple[Release, ...]
-    population: Any
+    population: Described
     n: int
     points: RecordPoints
     kinds: Array  # (m, d): the features of a record of each kind
@@ -50,7 +49,7 @@ class WholeTables:
     cautions: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
-    def of(cls, releases: tuple[Release, ...], population: Any, *, n: int) -> WholeTables | None:
+    def of(cls, releases: tuple[Release, ...], population: Described, *, n: int) -> WholeTables | None:
         """None where records are of too many kinds, or the tables too many."""
         schema = releases[0].schema
         row = tuple(feature for release in releases for feature in row_of(release))
@@ -59,7 +58,7 @@ class WholeTables:
             return None
         (column,) = columns
         points = RecordPoints(population, schema, column, row)
-        if not points.is_discrete or not all(isinstance(release.law, AdditiveLaw) for release in releases):
+        if not points.is_discrete:
             return None
         kinds = np.unique(points.values(possible_records(row, schema, population)[column]), axis=0)
         m = len(kinds)
@@ -67,7 +66,7 @@ class WholeTables:
             return None
         tables = _tables(n, m)
         ways = gammaln(n + 1) - gammaln(tables + 1.0).sum(axis=1)
-        return cls(releases, population, n, points, kinds, tables, ways + _log_noise(releases, tables @ kinds))
+        return cls(releases, population, n, points, kinds, tables, ways + log_noise_at(releases, tables @ kinds))
 
     @property
     def because(self) -> str:
@@ -105,20 +104,8 @@ class WholeTables:
         divisors = np.concatenate([np.full(len(release.value), release.divisor) for release in self.releases])
         return np.asarray(self.tables[chosen] @ self.kinds / divisors)
 
-    def latent(self, parameters: Parameters) -> None:
+    def latent(self, parameters: object) -> None:
         """None: the table is already summed out."""
-
-
-def _log_noise(releases: Sequence[Release], sums: Array) -> Array:
-    """log of the noise's probability at each row of sums (T, d), over all components: (T,)."""
-    total, offset = np.zeros(len(sums)), 0
-    for release in releases:
-        law = release.law
-        assert isinstance(law, AdditiveLaw)
-        for k, (value, step) in enumerate(zip(release.value, law.step, strict=True)):
-            total += law.log_pmf(value - sums[:, offset + k] / step, component=k)
-        offset += len(release.value)
-    return total
 
 
 def _tables(n: int, m: int) -> NDArray[np.int64]:

@@ -8,7 +8,7 @@ for more. Parameters are named column.mean, column.sd and correlation. The margi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,6 +67,14 @@ class MultivariateNormal:
 
     def marginal(self, column: str) -> Population:
         return self.margins.marginal(column)
+
+    @property
+    def independent_columns(self) -> Sequence[str]:
+        """None: all columns are tied by their correlation."""
+        return ()
+
+    def of_columns(self, names: Collection[str]) -> MultivariateNormal:
+        return self
 
     def theta_of(self, column: str, theta: Theta) -> Theta:
         return self.margins.theta_of(column, theta)

@@ -44,6 +44,9 @@ class AnyPopulation(Protocol):
         ...
 
     @property
+    def independent_columns(self) -> Collection[str]: ...
+    def of_columns(self, names: Collection[str]) -> AnyPopulation: ...
+    @property
     def columns(self) -> Collection[str]:
         """The columns it describes, by name; none where it describes whichever one column a release uses."""
         ...
@@ -151,6 +154,14 @@ class Population:
         return copy
 
     def marginal(self, column: str) -> Population:
+        return self
+
+    @property
+    def independent_columns(self) -> Collection[str]:
+        """None to be told apart: one column is described."""
+        return ()
+
+    def of_columns(self, names: Collection[str]) -> Population:
         return self
 
     def theta_of(self, column: str, theta: Theta) -> Theta:
@@ -263,6 +274,11 @@ class Joint:
 
     def marginal(self, column: str) -> Population:
         return self.columns[column]
+
+    @property
+    def independent_columns(self) -> Collection[str]:
+        """Columns that have parameters and priors of their own, independent of all others."""
+        return tuple(self.columns)
 
     def of_columns(self, names: Collection[str]) -> Joint:
         """Some of the columns, with their parameters and priors: independent of the others in either."""
