@@ -8,11 +8,13 @@ says what is imported. Files of format 1 are read as they were.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from os import PathLike
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from noisewise.errors import InvalidArgument, NoisewiseError, Unsupported
 from noisewise.inference import archive
@@ -29,6 +31,7 @@ __all__ = ["FORMAT", "load", "save"]
 
 FORMAT, OLD_FORMAT = "noisewise-posterior/2", "noisewise-posterior/1"
 PLAIN = ("method", "how", "law", "likelihood", "seed", "is_point", "log_evidence", "seconds", "instead")
+FAR = 5  # sds between a stored mean and that of the draws
 OLD_NAMES = {
     "noisewise.regression.model:LinearRegression": "LinearRegression",
     "noisewise.graphical.model:GraphicalModel": "GraphicalModel",
@@ -62,6 +65,7 @@ def load(path: str | PathLike[str]) -> Posterior:
         header, arrays = archive.read(where, forms=(FORMAT, OLD_FORMAT))
         if header["format"] == OLD_FORMAT:
             header |= _renewed(header)
+        _check_header(header)
         draws = {name: arrays[f"draws_{k}"] for k, name in enumerate(header["names"])}
         found = Posterior(
             draws=draws,
@@ -76,7 +80,62 @@ def load(path: str | PathLike[str]) -> Posterior:
         if header["check"] is not None:
             found = found.with_check(Check.from_dict(header["check"]))
         _ = str(found.verdict), found.check_sentence(is_asked=False)  # numbers that cannot be said are none
+        _check_numbers(found)
         return found
+
+
+class _Header(BaseModel):
+    """The kinds of what a header holds beside verdict, check, population and releases, which check themselves."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+    method: str
+    how: str
+    law: str
+    likelihood: str
+    instead: str
+    seed: int | None
+    is_point: bool
+    log_evidence: float | None
+    seconds: float
+    names: list[str]
+    stated_n: int | list[int] | None
+
+
+def _check_header(header: Mapping[str, Any]) -> None:
+    """Refuse entries of a wrong kind, names given twice, and text that a terminal would not print as it stands."""
+    try:
+        read = _Header.model_validate_json(json.dumps({name: header.get(name) for name in _Header.model_fields}))
+    except ValidationError as error:
+        detail = error.errors(include_url=False, include_input=False)[0]
+        raise InvalidArgument(f"its {'.'.join(map(str, detail['loc']))}: {detail['msg']}.", argument="path") from None
+    verdict = header["verdict"]
+    told = [verdict] if isinstance(verdict, str) else [*verdict.get("notes", ()), *verdict.get("warnings", ())]
+    texts = [read.method, read.how, read.law, read.likelihood, read.instead, *read.names, *map(str, told)]
+    if len(set(read.names)) != len(read.names) or not all(text.isprintable() for text in texts):
+        raise InvalidArgument("its names or sentences are not what a posterior writes.", argument="path")
+
+
+def _check_numbers(found: Posterior) -> None:
+    """Refuse draws outside what they are draws of, and stored moments that are not theirs."""
+    if found.verdict.is_converged and not all(np.isfinite(values).all() for values in found.draws.values()):
+        raise InvalidArgument("its draws are not all finite, and its verdict does not say so.", argument="path")
+    supports = {} if found.population is None else found.model.supports
+    for name in supports:
+        values, support = found.draws.get(name), supports[name]
+        if values is None:
+            raise InvalidArgument(f"it holds no draws of {shown(name)}.", argument="path")
+        low, high = (0.0, 1.0) if support.size is not None else (support.low, support.high)
+        if np.any(values < low) or np.any(values > high):
+            raise InvalidArgument(f"its draws of {shown(name)} lie outside {support}.", argument="path")
+    if found.moments is not None and not set(found.moments) >= set(supports):
+        raise InvalidArgument("its moments are not of all its parameters.", argument="path")
+    for name, (mean, sd) in (found.moments or {}).items():
+        values = found.draws.get(name, np.empty((0, 0)))
+        if np.shape(mean) != values.shape[2:] or np.shape(sd) != values.shape[2:] or np.any(np.asarray(sd) < 0):
+            raise InvalidArgument(f"its moments of {shown(name)} are not of its draws.", argument="path")
+        if found.verdict.is_converged and np.any(np.abs(mean - values.mean((0, 1))) > FAR * (sd + values.std((0, 1)))):
+            raise InvalidArgument(f"its mean of {shown(name)} is far from its draws.", argument="path")
 
 
 def _renewed(header: dict[str, Any]) -> dict[str, Any]:
