@@ -102,22 +102,22 @@ class _Header(BaseModel):
     stated_n: int | list[int] | None
 
 
-def _check_header(header: Mapping[str, Any]) -> None:
-    """Refuse entries of a wrong kind, names given twice, and text that a terminal would not print as it stands."""
+def _check_header(header: Mapping[str, object]) -> None:
+    """Refuse entries of a wrong kind, and names given twice."""
     try:
         read = _Header.model_validate_json(json.dumps({name: header.get(name) for name in _Header.model_fields}))
     except ValidationError as error:
         detail = error.errors(include_url=False, include_input=False)[0]
         raise InvalidArgument(f"its {'.'.join(map(str, detail['loc']))}: {detail['msg']}.", argument="path") from None
-    verdict = header["verdict"]
-    told = [verdict] if isinstance(verdict, str) else [*verdict.get("notes", ()), *verdict.get("warnings", ())]
-    texts = [read.method, read.how, read.law, read.likelihood, read.instead, *read.names, *map(str, told)]
-    if len(set(read.names)) != len(read.names) or not all(text.isprintable() for text in texts):
-        raise InvalidArgument("its names or sentences are not what a posterior writes.", argument="path")
+    if len(set(read.names)) != len(read.names):
+        raise InvalidArgument("it names a parameter twice.", argument="path")
 
 
 def _check_numbers(found: Posterior) -> None:
-    """Refuse draws outside what they are draws of, and stored moments that are not theirs."""
+    """Refuse draws outside what they are draws of, stored moments that are not theirs, and text that does not print."""
+    texts = (found.method, found.how, found.law, found.likelihood, found.instead, str(found.verdict), *found.draws)
+    if not all(text.isprintable() for text in texts):
+        raise InvalidArgument("its names or sentences are not what a posterior writes.", argument="path")
     if found.verdict.is_converged and not all(np.isfinite(values).all() for values in found.draws.values()):
         raise InvalidArgument("its draws are not all finite, and its verdict does not say so.", argument="path")
     supports = {} if found.population is None else found.model.supports
