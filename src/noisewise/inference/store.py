@@ -121,14 +121,15 @@ def _check_numbers(found: Posterior) -> None:
     if found.verdict.is_converged and not all(np.isfinite(values).all() for values in found.draws.values()):
         raise InvalidArgument("its draws are not all finite, and its verdict does not say so.", argument="path")
     supports = {} if found.population is None else found.model.supports
-    for name in supports:
-        values, support = found.draws.get(name), supports[name]
-        if values is None:
-            raise InvalidArgument(f"it holds no draws of {shown(name)}.", argument="path")
+    told = [name for name in supports if name in found.draws]
+    if told and len(told) < len(supports):  # a model may keep other numbers, from which all of these follow
+        raise InvalidArgument("it holds draws of some of its parameters only.", argument="path")
+    for name in told:
+        values, support = found.draws[name], supports[name]
         low, high = (0.0, 1.0) if support.size is not None else (support.low, support.high)
         if np.any(values < low) or np.any(values > high):
             raise InvalidArgument(f"its draws of {shown(name)} lie outside {support}.", argument="path")
-    if found.moments is not None and not set(found.moments) >= set(supports):
+    if found.moments is not None and not set(found.moments) >= set(told):
         raise InvalidArgument("its moments are not of all its parameters.", argument="path")
     for name, (mean, sd) in (found.moments or {}).items():
         values = found.draws.get(name, np.empty((0, 0)))
