@@ -122,7 +122,8 @@ def _check_numbers(found: Posterior) -> None:
         raise InvalidArgument("its draws are not all finite, and its verdict does not say so.", argument="path")
     supports = {} if found.population is None else found.model.supports
     told = [name for name in supports if name in found.draws]
-    if told and len(told) < len(supports):  # a model may keep other numbers, from which all of these follow
+    others = () if found.population is None else found.model.unlisted  # from which a model's parameters may follow
+    if len(told) < len(supports) and not any(name in found.draws for name in others):
         raise InvalidArgument("it holds draws of some of its parameters only.", argument="path")
     for name in told:
         values, support = found.draws[name], supports[name]
