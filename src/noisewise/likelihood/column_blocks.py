@@ -42,10 +42,11 @@ class ColumnBlocks(GroupLaw):
     @classmethod
     def of(cls, releases: tuple[Release, ...], population: Any, *, n: int, make: MakeLaw) -> ColumnBlocks | None:
         """None where all columns are linked by components; `make` gives the law of the releases of one block."""
-        model = NormalSum(releases, population, n=n)
+        if not isinstance(population, Joint):
+            return None
+        model, columns = NormalSum(releases, population, n=n), set(population.columns)
         blocks, read = model.blocks, frozenset[str]().union(*(feature.columns() for feature in model.row))
-        has_more = isinstance(population, Joint) and set(population.columns) > read
-        if len(blocks) < 2 and not has_more:
+        if not read <= columns or (len(blocks) < 2 and read == columns):
             return None
         sizes = [len(release.value) for release in releases]
         starts = np.concatenate([[0], np.cumsum(sizes)]).astype(int)
@@ -62,8 +63,8 @@ class ColumnBlocks(GroupLaw):
                 place += [int(start) + j for j in own]
             if len({release.divisor for release in chosen}) > 1 and len(place) == len(chosen):
                 return None  # a count and a mean of the same condition are drawn as one number
-            columns = frozenset[str]().union(*(f.columns() for release in chosen for f in row_of(release)))
-            parts.append(make(tuple(chosen), population.of_columns(columns)))
+            names = frozenset[str]().union(*(f.columns() for release in chosen for f in row_of(release)))
+            parts.append(make(tuple(chosen), population.of_columns(names)))
             places.append(np.array(place))
         return cls(releases, tuple(parts), tuple(places))
 

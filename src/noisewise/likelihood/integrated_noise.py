@@ -24,7 +24,7 @@ from noisewise.compilation import njit
 from noisewise.likelihood.model import GroupLaw, Parameters, numerical_score, scalar_supports
 from noisewise.likelihood.normal_rows import cautions_at
 from noisewise.likelihood.normal_sum import NormalSum
-from noisewise.likelihood.scrambles import N_SCRAMBLES, log_error, log_mean, net, typical_error, weighted_error
+from noisewise.likelihood.scrambles import N_SCRAMBLES, log_error, log_mean, net, weighted_error
 from noisewise.populations.parameters import Array, Theta
 from noisewise.release import Release
 
@@ -33,6 +33,8 @@ __all__ = ["IntegratedNoise", "MixedLaw"]
 FEWEST, MOST = 256, 4096  # variances of each component
 ENOUGH, NEGLIGIBLE_ERROR = 3e-3, 0.02  # error of log p: more points are not worth it; it is not felt
 ROUNDS = 2
+SEARCHES, SEARCHED, SHRINKING = 30, 64, 0.7  # rounds of the search, rows in each, how they close in
+LIKELY, KEPT = 4.0, 32  # logs below the best, and rows that proposals are fitted to
 BOUND_STEPS = 40
 PRIOR_SHARE = 0.1  # of the proposal: where nothing was seen of a component it decides
 CHECKED, VISIBLE_ERROR = 64, 0.1  # draws at which the error is looked at again, and from where it is told
@@ -133,9 +135,7 @@ class IntegratedNoise(GroupLaw):
 
     def _settle(self) -> None:
         """The proposals fitted where the release is likely, and as many variances as are worth it."""
-        theta = typical_error(
-            lambda theta: np.repeat(self._bound(theta)[0][:, None], 2, axis=1), self.population, 0
-        ).theta
+        theta = self._likely()
         if not theta:
             return
         for k, ratio in self._bound(theta)[1].items():
@@ -151,6 +151,24 @@ class IntegratedNoise(GroupLaw):
             if self.error <= ENOUGH or 2 * self.size > MOST:
                 return
             self._lay(2 * self.size)
+
+    def _likely(self) -> Theta:
+        """Rows of theta at which the release is about as likely as anywhere, by the bound below; none if it never is.
+
+        Prior draws are pulled ever closer to the best so far: supports are convex, so none leaves.
+        """
+        rng, best, seen = np.random.default_rng(0), None, list[tuple[float, dict[str, Array]]]()
+        for reach in SHRINKING ** np.arange(SEARCHES if self.population.free else 1):
+            theta = self.population.sample_prior(rng, SEARCHED)
+            if best is not None:
+                theta = {name: best[name] + reach * (value - best[name]) for name, value in theta.items()}
+            logs = np.nan_to_num(self._bound(theta)[0], nan=-np.inf)
+            rows = [(float(log), {name: v[k : k + 1] for name, v in theta.items()}) for k, log in enumerate(logs)]
+            top = max([*seen, *rows], key=lambda row: row[0])
+            best = top[1]
+            seen = [row for row in (*seen, *rows) if row[0] > max(top[0] - LIKELY, -np.inf)]
+        kept = [seen[k][1] for k in rng.permutation(len(seen))[:KEPT]]
+        return {name: np.concatenate([row[name] for row in kept]) for name in kept[0]} if kept else {}
 
     def _bound(self, theta: Theta) -> tuple[Array, dict[int, Array]]:
         """The highest of the lower bounds of log p that are normal, up to a constant, and w/2b^2 there by block (K, J).
@@ -239,7 +257,8 @@ class IntegratedNoise(GroupLaw):
 @cautions_at.register
 def _(model: IntegratedNoise, theta: Theta) -> tuple[str, ...]:
     some = {name: value[:CHECKED] for name, value in theta.items()}
-    error = float(np.mean(log_error(model._scramble_logs(some))))
+    logs = model._scramble_logs(some)
+    error = float(np.mean(log_error(logs - logs.mean(axis=0))))  # what all parameters share moves no posterior
     told = cautions_at(model.law, theta)
     if not error > VISIBLE_ERROR:
         return told

@@ -177,10 +177,12 @@ class NormalSum(GroupLaw):
             mean, covariance = np.full((rows, d), np.nan), np.full((rows, d, d), np.nan)
         return self.n * mean, self.n * covariance
 
-    def integrated(self) -> IntegratedNoise | None:
-        """The same with the mixing variances integrated out; None where the error of that is felt."""
+    def integrated(self) -> NormalSum | IntegratedNoise | None:
+        """The same with the mixing variances integrated out, itself without any; None where the error is felt."""
         from noisewise.likelihood.integrated_noise import IntegratedNoise
 
+        if not self.mixing:
+            return self
         made = IntegratedNoise(self)
         return made if made.is_affordable() else None
 

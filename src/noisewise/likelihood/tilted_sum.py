@@ -140,8 +140,10 @@ class TiltedSum(GroupLaw):
         self._last = ({name: np.array(value) for name, value in theta.items()}, (factor, *full))
         return self._last[1]
 
-    def integrated(self) -> IntegratedNoise | None:
-        """The same with the mixing variances integrated out; None where the error of that is felt."""
+    def integrated(self) -> TiltedSum | IntegratedNoise | None:
+        """The same with the mixing variances integrated out, itself without any; None where the error is felt."""
+        if not self.mixing:
+            return self
         made = IntegratedNoise(self)
         return made if made.is_affordable() else None
 
