@@ -5,6 +5,8 @@
                       of a thin or bent ridge a sparse mesh                                (`mesh`)
     three and more    slice sampling with leaps, warm-up and several chains                (`kernels.leaping_slice`)
 
+A slow density of two parameters is not searched itself: a quicker one near it lays the grid, and proposes.
+
 What does not work is followed by what is slower and does: a density too rough for quadrature is drawn from by a sampler
 that the quadrature proposes to, a plane that no grid fits is walked on, and a walk that has not mixed is made four
 times as long, keeping as many draws.

@@ -23,18 +23,24 @@ from scipy.special import digamma, logsumexp, polygamma
 from noisewise.compilation import njit
 from noisewise.likelihood import model
 from noisewise.likelihood.model import Likelihood, numerical_score, scalar_supports
-from noisewise.likelihood.near_law import integrated_law, quick_law
+from noisewise.likelihood.near_law import quick_law
 from noisewise.likelihood.normal_rows import cautions_at
 from noisewise.likelihood.normal_sum import NormalSum
-from noisewise.likelihood.scrambles import N_SCRAMBLES, log_error, log_mean, net, typical_error, weighted_error
+from noisewise.likelihood.scrambles import N_SCRAMBLES, log_error, log_mean, net, weighted_error
 from noisewise.likelihood.tilted_sum import TiltedSum
 from noisewise.populations.parameters import Array, Theta
 
-__all__ = ["IntegratedNoise"]
+__all__ = ["IntegratedNoise", "integrated"]
 
 FEWEST, MOST = 256, 4096  # variances of each component
 ENOUGH, NEGLIGIBLE_ERROR = 3e-3, 0.02  # error of log p: more points are not worth it; it is not felt
 ROUNDS = 2
+SEARCHES, SEARCHED, SHRINKING = (
+    30,
+    64,
+    0.7,
+)  # rounds of the search, rows in each, how they close in
+LIKELY, KEPT = 4.0, 32  # logs below the best, and rows that proposals are fitted to
 BOUND_STEPS = 40
 PRIOR_SHARE = 0.1  # of the proposal: where nothing was seen of a component it decides
 CHECKED, VISIBLE_ERROR = 64, 0.1  # draws at which the error is looked at again, and from where it is told
@@ -113,9 +119,7 @@ class IntegratedNoise:
 
     def _settle(self) -> None:
         """The proposals fitted where the release is likely, and as many variances as are worth it."""
-        theta = typical_error(
-            lambda theta: np.repeat(self._bound(theta)[0][:, None], 2, axis=1), self.population, 0
-        ).theta
+        theta = self._likely()
         if not theta:
             return
         for k, ratio in self._bound(theta)[1].items():
@@ -131,6 +135,24 @@ class IntegratedNoise:
             if self.error <= ENOUGH or 2 * self.size > MOST:
                 return
             self._lay(2 * self.size)
+
+    def _likely(self) -> Theta:
+        """Rows of theta at which the release is about as likely as anywhere, by the bound below; none if it never is.
+
+        Prior draws are pulled ever closer to the best so far: supports are convex, so none leaves.
+        """
+        rng, best, seen = np.random.default_rng(0), None, list[tuple[float, dict[str, Array]]]()
+        for reach in SHRINKING ** np.arange(SEARCHES if self.population.free else 1):
+            theta = self.population.sample_prior(rng, SEARCHED)
+            if best is not None:
+                theta = {name: best[name] + reach * (value - best[name]) for name, value in theta.items()}
+            logs = np.nan_to_num(self._bound(theta)[0], nan=-np.inf)
+            rows = [(float(log), {name: v[k : k + 1] for name, v in theta.items()}) for k, log in enumerate(logs)]
+            top = max([*seen, *rows], key=lambda row: row[0])
+            best = top[1]
+            seen = [row for row in (*seen, *rows) if row[0] > max(top[0] - LIKELY, -np.inf)]
+        kept = [seen[k][1] for k in rng.permutation(len(seen))[:KEPT]]
+        return {name: np.concatenate([row[name] for row in kept]) for name in kept[0]} if kept else {}
 
     def _bound(self, theta: Theta) -> tuple[Array, dict[int, Array]]:
         """The highest of the lower bounds of log p that are normal, up to a constant, and w/2b^2 there by block (K, J).
@@ -219,7 +241,9 @@ class IntegratedNoise:
 @cautions_at.register
 def _(law: IntegratedNoise, theta: Theta) -> tuple[str, ...]:
     some = {name: value[:CHECKED] for name, value in theta.items()}
-    error = float(np.mean(log_error(law._scramble_logs(some))))
+    logs = law._scramble_logs(some)
+    # What all parameters share moves no posterior.
+    error = float(np.mean(log_error(logs - logs.mean(axis=0))))
     told = cautions_at(law.law, theta)
     if not error > VISIBLE_ERROR:
         return told
@@ -304,16 +328,12 @@ def _loop(away: Array, spread: Array, variances: Array, fixed: Array) -> Array:
 _log_densities: Callable[[Array, Array, Array, Array], Array] = njit(_loop)
 
 
-def _integrated(law: NormalSum | TiltedSum) -> Likelihood | None:
+def integrated(law: NormalSum | TiltedSum) -> Likelihood | None:
     """With its mixing variances integrated out; None where that is felt, itself where there are none."""
     if not law.mixing:
         return law
     made = IntegratedNoise(law)
     return made if made.is_affordable() else None
-
-
-integrated_law.register(NormalSum, _integrated)
-integrated_law.register(TiltedSum, _integrated)
 
 
 @quick_law.register

@@ -29,7 +29,8 @@ from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.likelihood import normal_gaussian, normal_laplace, normal_laplace_pair, normal_laplaces
 from noisewise.likelihood.differences import central_difference
 from noisewise.likelihood.independent_sums import IndependentSums
-from noisewise.likelihood.model import Parameters, numerical_score, scalar_supports
+from noisewise.likelihood.model import Likelihood, Parameters, numerical_score, scalar_supports
+from noisewise.likelihood.near_law import integrated_law
 from noisewise.likelihood.normal_rows import SeenRows
 from noisewise.populations.cleaned import row_moments
 from noisewise.populations.parameters import Array, Theta
@@ -384,6 +385,13 @@ class SumLatent:
 
     def log_noise(self, u: Array) -> Array:
         return self.model.noise.log_density(self.model.observed - self.model.ties.expanded(u, self.model.n))
+
+
+@integrated_law.register
+def _(model: NormalSum) -> Likelihood | None:
+    from noisewise.likelihood.integrated_noise import integrated
+
+    return integrated(model)
 
 
 def row_of(release: Release) -> tuple[Feature, ...]:

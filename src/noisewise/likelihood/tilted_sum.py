@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from noisewise.errors import InvalidArgument
-from noisewise.likelihood.model import Parameters, numerical_score, scalar_supports
+from noisewise.likelihood.model import Likelihood, Parameters, numerical_score, scalar_supports
+from noisewise.likelihood.near_law import integrated_law
 from noisewise.likelihood.noise_on_sum import NoiseOnSum
 from noisewise.likelihood.normal_sum import NormalSum
 from noisewise.likelihood.record_points import RecordPoints
@@ -168,6 +169,13 @@ class TiltedSum:
 
     def latent(self, parameters: Parameters) -> Any:
         return None
+
+
+@integrated_law.register
+def _(model: TiltedSum) -> Likelihood | None:
+    from noisewise.likelihood.integrated_noise import integrated
+
+    return integrated(model)
 
 
 def shortfall(model: NormalSum) -> tuple[str, ...]:
