@@ -2,8 +2,8 @@
 
 Laplace(b) is N(0, w) with w ~ Exponential(mean 2 b^2) (Andrews & Mallows 1974), so given theta and w the likelihood is
 normal and closed. The target is on (position of theta, log(w / 2 b^2)), with the density e^{v - e^v} of the latter;
-draws of w are dropped afterwards, which leaves the exact posterior of theta. It serves where the variances are too many,
-or too unlike each other, to be integrated out (`likelihood.integrated_noise`).
+draws of w are dropped afterwards, which leaves the exact posterior of theta. It serves where the variances are too
+many, or too unlike each other, to be integrated out (`likelihood.integrated_noise`).
 """
 
 from __future__ import annotations

@@ -52,7 +52,8 @@ class ColumnBlocks:
         """None where all columns are linked by components; `make` gives the law of the releases of one block."""
         model = NormalSum(releases, population, n=n)
         blocks, read = model.blocks, frozenset[str]().union(*(feature.columns() for feature in model.row))
-        if len(blocks) < 2 and set(population.independent_columns) <= read:
+        columns = set(population.independent_columns)
+        if not read <= columns or (len(blocks) < 2 and read == columns):
             return None
         sizes = [len(release.value) for release in releases]
         starts = np.concatenate([[0], np.cumsum(sizes)]).astype(int)
@@ -69,8 +70,8 @@ class ColumnBlocks:
                 place += [int(start) + j for j in own]
             if len({release.divisor for release in chosen}) > 1 and len(place) == len(chosen):
                 return None  # a count and a mean of the same condition are drawn as one number
-            columns = frozenset[str]().union(*(f.columns() for release in chosen for f in row_of(release)))
-            law = make(tuple(chosen), population.of_columns(columns))
+            names = frozenset[str]().union(*(f.columns() for release in chosen for f in row_of(release)))
+            law = make(tuple(chosen), population.of_columns(names))
             if law is None:
                 return None
             parts.append(cast(OwnLaw, law))
