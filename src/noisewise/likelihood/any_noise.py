@@ -16,7 +16,7 @@ from scipy.special import log_ndtr, logsumexp, ndtr, ndtri
 
 from noisewise.errors import Unsupported
 from noisewise.laws import AdditiveLaw, additive_law, normal_mixture
-from noisewise.likelihood.model import numerical_score, scalar_supports
+from noisewise.likelihood.model import GroupLaw, numerical_score, scalar_supports
 from noisewise.likelihood.normal_sum import row_of
 from noisewise.populations.cleaned import row_moments
 from noisewise.populations.parameters import Array, Theta
@@ -33,7 +33,7 @@ def is_any_noise(releases: tuple[Release, ...]) -> bool:
     return any(additive_law(release.law).mixture() is None for release in releases)
 
 
-class AnyNoiseSum:
+class AnyNoiseSum(GroupLaw):
     """The likelihood of one noisy sum, its noise known by its distribution function alone."""
 
     is_exact = False
@@ -89,9 +89,6 @@ class AnyNoiseSum:
         low, high = (ndtr((self.observed - self.edges[cell + k] - mean) / sd) for k in (1, 0))
         inside = np.clip(low + rng.random(len(mean)) * (high - low), 1e-300, 1 - 1e-16)
         return np.asarray((mean + sd * ndtri(inside)) / self.releases[0].divisor)[:, None]
-
-    def latent(self, parameters: object) -> None:
-        """None: the sum is integrated out."""
 
     def _terms(self, mean: Array, variance: Array) -> Array:
         """log of each cell's part of the density, (K, cells)."""

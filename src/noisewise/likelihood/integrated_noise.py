@@ -284,7 +284,8 @@ class _Proposal:
         if mean is not None:
             shape = _shape_of(sd**2)
             away = LOG_PLACES - (mean - digamma(shape))
-            fitted = np.exp(shape * np.minimum(away, 700.0) - np.exp(np.minimum(away, 700.0)))
+            logs = shape * np.minimum(away, 700.0) - np.exp(np.minimum(away, 700.0))
+            fitted = np.exp(logs - logs.max())
             law = PRIOR_SHARE * prior + (1 - PRIOR_SHARE) * fitted / fitted.sum()
         upto = np.concatenate([[0.0], np.cumsum(0.5 * (law[1:] + law[:-1]))])
         with np.errstate(divide="ignore"):
