@@ -8,7 +8,6 @@ from moment_releases import noisy_release
 
 import noisewise as nw
 from noisewise.errors import Unsupported
-from noisewise.inference.degrees import degrees
 from noisewise.inference.posterior import Posterior
 from noisewise.regression import marginal
 from noisewise.regression.cleaning import clamped_shares, cleaned_share, predictive_rows
@@ -252,7 +251,7 @@ def test_numbers_and_unknowns_are_counted_as_functions_of_a_record(rng, features
     made = nw.Schema(TOWNS, n=300, neighbours="change-one")
     rows = {"town": rng.integers(0, 4, 300), "age": rng.normal(size=300), "y": rng.normal(size=300)}
     given = release(rng, features, rows=rows, made=made)
-    counted = degrees(nw.LinearRegression(features, "y"), (given,), {})
+    counted = nw.LinearRegression(features, "y").degrees((given,), {})
     assert (counted.told, counted.shapes, counted.unknowns) == (told, told, unknowns)
 
 
