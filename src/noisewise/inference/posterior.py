@@ -113,7 +113,7 @@ class Posterior:
     @property
     def because(self) -> str:
         """How it was computed, and which law was scored, in one sentence."""
-        return f"{self.how}; {self.law}" if self.law else self.how
+        return printable(f"{self.how}; {self.law}" if self.law else self.how)
 
     @property
     def model(self) -> Model:

@@ -114,16 +114,13 @@ def _check_header(header: Mapping[str, object]) -> None:
 
 
 def _check_numbers(found: Posterior) -> None:
-    """Refuse draws outside what they are draws of, stored moments that are not theirs, and text that does not print."""
-    texts = (found.method, found.how, found.law, found.likelihood, found.instead, str(found.verdict), *found.draws)
-    if not all(text.isprintable() for text in texts):
-        raise InvalidArgument("its names or sentences are not what a posterior writes.", argument="path")
+    """Refuse draws outside what they are draws of, and stored moments that are not theirs."""
     if found.verdict.is_converged and not all(np.isfinite(values).all() for values in found.draws.values()):
         raise InvalidArgument("its draws are not all finite, and its verdict does not say so.", argument="path")
     supports = {} if found.population is None else found.model.supports
     told = [name for name in supports if name in found.draws]
     others = () if found.population is None else found.model.unlisted  # from which a model's parameters may follow
-    if len(told) < len(supports) and not any(name in found.draws for name in others):
+    if told and len(told) < len(supports) and not any(name in found.draws for name in others):
         raise InvalidArgument("it holds draws of some of its parameters only.", argument="path")
     for name in told:
         values, support = found.draws[name], supports[name]

@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+from noisewise.printable import printable
+
 __all__ = [
     "KINDS",
     "Chains",
@@ -281,7 +283,7 @@ class Verdict:
         )
 
     def __str__(self) -> str:
-        return " ".join(part for part in (*self.warnings, self.evidence.sentence(), *self.notes) if part)
+        return " ".join(printable(part) for part in (*self.warnings, self.evidence.sentence(), *self.notes) if part)
 
     def to_dict(self) -> dict[str, object]:
         """Plain data, for a file."""
