@@ -39,6 +39,7 @@ SOURCES = Path(__file__).parent
 IMPORTED_AT: int = sys.modules[__package__].IMPORTED_AT
 FOLDER = "noisewise-compiled"
 KEPT = 3  # folders of other sources, besides the one in use
+CLOCK_TICK = 50_000_000  # nanoseconds by which the times of files may lag behind the clock
 RECHECK = 1.0  # seconds for which sources that were unchanged are taken to be so when code is read
 
 
@@ -142,7 +143,7 @@ class _Watch:
         self.stamp = _stamp()
         # The time of a change of any kind cannot be set by copying, but means the file's birth under Windows.
         newest = max(mtime if os.name == "nt" else ctime for _, _, mtime, ctime in self.stamp)
-        self.holds = newest <= IMPORTED_AT
+        self.holds = newest <= IMPORTED_AT - CLOCK_TICK
         sources_hash()
         self.looked = time.monotonic()
         self.look(0.0)
