@@ -39,7 +39,7 @@ SOURCES = Path(__file__).parent
 IMPORTED_AT: int = sys.modules[__package__].IMPORTED_AT
 FOLDER = "noisewise-compiled"
 KEPT = 3  # folders of other sources, besides the one in use
-CLOCK_TICK = 50_000_000  # nanoseconds by which the times of files may lag behind the clock
+CLOCK_TICK = 10_000_000  # nanoseconds by which the times of files may lag behind the clock
 RECHECK = 1.0  # seconds for which sources that were unchanged are taken to be so when code is read
 
 

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,7 @@ def package(tmp_path: Path) -> Path:
 def write(package: Path, *, factor: float, njit: str = OURS) -> None:
     (package / "callee.py").write_text(CALLEE.format(factor=factor, njit=njit))
     (package / "caller.py").write_text(CALLER.format(njit=njit))
+    time.sleep(0.1)  # sources younger than a tick of the clock are not trusted
 
 
 def environment(package: Path, **more: str) -> dict[str, str]:
