@@ -26,7 +26,7 @@ from noisewise.printable import printable, shown
 
 __all__ = [
     "check_depth", "checked_folder", "checked_path", "checked_place", "checked_plot", "has_one_name", "open_file",
-    "read_file", "read_json",
+    "read_file", "read_json", "synchronise",
 ]  # fmt: skip
 
 MOST_CONTAINERS = 100_000  # lists and objects in a JSON text
@@ -189,6 +189,16 @@ def has_one_name(path: Path, being_made: tuple[str, str]) -> bool:
             if name.samefile(path):
                 name.unlink()
     return path.stat().st_nlink == 1
+
+
+def synchronise(folder: Path) -> None:
+    """Make the names in a folder durable, where the system can."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _try_to_write(option: str, wanted: Path, folder: Path) -> None:

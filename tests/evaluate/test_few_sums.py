@@ -82,4 +82,4 @@ def test_a_plain_normal_law_of_few_skewed_records_is_caught() -> None:
     def plain(releases: Sequence[nw.Release], population: Any, seed: int) -> dict[str, Any]:
         return on_a_grid(releases, population, seed, likelihood="clt")
 
-    assert not run("skewed", 20, 3000, infer=plain).is_calibrated(ALARM)
+    assert not run("skewed", 20, 12_000, infer=plain).is_calibrated(ALARM)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from fractions import Fraction
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ import noisewise as nw
 from noisewise.audit.cases import plans, rows_of
 from noisewise.audit.exact import exact_loss
 from noisewise.audit.fit import fit_of_plan
-from noisewise.audit.targets import target
+from noisewise.audit.targets import FIT_LEVEL, LEVEL, target
 from noisewise.laws import Form, additive_law, law_from_dict, smooth_law
 from noisewise.likelihood.simulate import simulated_steps
 from noisewise.privacy import divergence
@@ -32,7 +33,19 @@ def all_laws():
 
 
 ROWS = [*rows_of(None), ("staircase", nw.PureDP)]
-EVERY = pytest.mark.parametrize(("mechanism", "kind"), ROWS, ids=[f"{name}-{kind.__name__}" for name, kind in ROWS])
+
+
+def driven(rows):
+    return pytest.mark.parametrize(("mechanism", "kind"), rows, ids=[f"{name}-{kind.__name__}" for name, kind in rows])
+
+
+def adds_noise(mechanism):
+    return mechanism == "staircase" or mechanism_named(mechanism).added is not None
+
+
+EVERY = driven(ROWS)
+ADDED = driven([row for row in ROWS if adds_noise(row[0])])
+STEPS = driven([row for row in ROWS if adds_noise(row[0]) or row[0].startswith("smooth")])
 
 
 def laws_of(mechanism, kind):
@@ -54,30 +67,28 @@ def test_a_law_is_plain_data_with_words(mechanism, kind):
 @EVERY
 def test_the_exact_divergence_of_a_law_is_within_its_guarantee_and_a_smaller_one_is_not(mechanism, kind):
     for level in ("0.1", "1", "5"):
-        made = next(plans(mechanism, kind, Fraction(level)))
-        assert exact_loss(made).holds
+        made = list(islice(plans(mechanism, kind, Fraction(level)), 6))
+        assert all(exact_loss(one).holds for one in made)
+        # Smooth and exponential laws are not tight for every statistic; for some a tenth of the noise shows.
+        assert not all(exact_loss(replace(one, law=one.law.smaller(Fraction(1, 10)))).holds for one in made)
 
 
 @EVERY
 def test_what_is_drawn_is_the_law_and_a_tenth_less_is_not(mechanism, kind):
-    made = target(mechanism, kind).plan
-    if made.law.form is Form.POINT:
-        return  # its exponents are too small at epsilon = 1 for a tenth to show (tests/audit/test_fit.py)
+    made = target(mechanism, kind, FIT_LEVEL.get(mechanism, LEVEL)).plan
     assert fit_of_plan(made).fits
     assert not fit_of_plan(made, drawn=made.law.smaller(Fraction(9, 10))).fits
 
 
-@EVERY
+@STEPS
 def test_what_is_simulated_is_the_law(mechanism, kind, rng):
     for law in laws_of(mechanism, kind):
         if law.form is Form.NUMBER:
             one = additive_law(law)
             ratio, cdf = one.ratio[0], one.cdf
-        elif law.form is Form.SCALED:
+        else:
             scale = 900 * float(smooth_law(law).alpha) * smooth_law(law).step
             ratio, cdf = 900.0, lambda k, law=law, scale=scale: smooth_law(law).cdf(k, smooth_scale=scale)
-        else:
-            return
         drawn = simulated_steps(law, rng, np.asarray(ratio), 4000)
         assert drawn.dtype == np.int64
         if ratio < 20:
@@ -89,13 +100,10 @@ def test_what_is_simulated_is_the_law(mechanism, kind, rng):
             assert stats.kstest(spread, "uniform").pvalue > ALARM
 
 
-@EVERY
+@ADDED
 def test_probabilities_sum_to_one_and_agree_with_each_other(mechanism, kind):
     for law in laws_of(mechanism, kind):
-        if law.form is not Form.NUMBER:
-            continue
-        law = additive_law(law)
-        coarse = replace(law, scale=(7.3,), step=(1.0,))
+        coarse = replace(additive_law(law), scale=(7.3,), step=(1.0,))
         reach = coarse.reach(1e-13)
         k = np.arange(-reach, reach + 1)
         p = np.exp(coarse.log_pmf(k))
@@ -110,11 +118,9 @@ def test_probabilities_sum_to_one_and_agree_with_each_other(mechanism, kind):
             assert np.all(np.diff(coarse.log_pmf(k), 2) <= 1e-9)
 
 
-@EVERY
+@ADDED
 def test_the_divergence_from_the_pmf_agrees_with_the_closed_forms(mechanism, kind):
     """One component moved by its sensitivity uses all of a pure or concentrated guarantee, and no more."""
-    if mechanism_named(mechanism).added is None:
-        return
     added = mechanism_named(mechanism).added
     guarantee = divergence.guarantee_beside(kind, Fraction(1))
     law = added.law((float(added.scale(Fraction(1), guarantee)),), (2.0**-6,), guarantee)

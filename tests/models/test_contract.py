@@ -26,9 +26,9 @@ from noisewise.design.coordinates import coordinate_names
 from noisewise.errors import InvalidArgument, InvalidSpec, NoisewiseError, Unsupported
 from noisewise.graphical.methods import METHODS as GRAPHICAL_METHODS
 from noisewise.inference.methods import Method, Methods, Option
+from noisewise.inference.population_methods import METHODS as POPULATION_METHODS
 from noisewise.inference.verdict import Verdict
 from noisewise.models.base import ModelBase
-from noisewise.models.population import METHODS as POPULATION_METHODS
 from noisewise.models.protocol import Model, model_of
 from noisewise.models.registry import MODELS, register_model
 from noisewise.plan import Plan

@@ -331,7 +331,7 @@ def _steps(law: Law, ratio: Fraction, count: int) -> list[int]:
     """`count` draws of the law's family at r = scale/step."""
     if ratio <= 0:  # OpenDP would return the true value at scale 0
         raise _refuse("scale", "scale must be greater than 0: no noise is no privacy")
-    if law.family not in _SAMPLERS:
+    if law.family not in _SAMPLERS or FAMILIES.get(law.family) is not law.__class__:
         raise Unregistered(
             f"No noise can be drawn for the law {law.family!r}: register a sampler with "
             "`noisewise.holder.draw.register_sampler`. Nothing was spent.",
@@ -379,12 +379,12 @@ class Primitives:
         return from_row(row)
 
     def discrete_laplace(self, ratio: Fraction, count: int) -> list[int]:
-        """k with probability proportional to exp(-|k|/ratio)."""
-        return _opendp_noise(laplace=True, ratio=float(ratio), count=count)
+        """k with probability proportional to exp(-|k|/ratio); the ratio must be exact as a float."""
+        return _opendp_noise(laplace=True, ratio=_as_float(ratio), count=count)
 
     def discrete_gaussian(self, ratio: Fraction, count: int) -> list[int]:
-        """k with probability proportional to exp(-k^2/2 ratio^2)."""
-        return _opendp_noise(laplace=False, ratio=float(ratio), count=count)
+        """k with probability proportional to exp(-k^2/2 ratio^2); the ratio must be exact as a float."""
+        return _opendp_noise(laplace=False, ratio=_as_float(ratio), count=count)
 
     def rounded_gaussian(self, ratio: Fraction, count: int) -> list[int]:
         """round(ratio Z), Z standard normal."""
@@ -483,6 +483,13 @@ def _enclose_exp_minus(x: Fraction, precision: int) -> tuple[int, int]:
 
 
 # ---- refusals ----
+
+
+def _as_float(ratio: Fraction) -> float:
+    """The ratio as OpenDP takes it: rounded it would be another law, perhaps with less noise than is due."""
+    if Fraction(float(ratio)) != ratio:
+        raise _refuse("ratio", "ratio must be exact as a float; draw by another primitive where it is not")
+    return float(ratio)
 
 
 def _ratio(value: Number, argument: str) -> Fraction:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from noisewise.errors import LedgerError
-from noisewise.files import has_one_name
+from noisewise.files import has_one_name, synchronise
 
 APPLICATION_ID = 0x4E57_4C44  # "NWLD", in the header of the file
 VERSION = 1
@@ -111,7 +111,7 @@ def create(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
         if fresh is not None:
             fresh.unlink(missing_ok=True)
             fresh.with_name(fresh.name + "-journal").unlink(missing_ok=True)
-        _synchronise(path.parent)
+        synchronise(path.parent)
     raise problem
 
 
@@ -205,21 +205,13 @@ def _refuse_stray_journal(path: Path) -> None:
         )
 
 
-def _synchronise(folder: Path) -> None:
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def _code(error: sqlite3.Error) -> int:
+def error_code(error: sqlite3.Error) -> int:
+    """What kind of fault SQLite reports."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF  # the low byte is the family of the code
 
 
 def _is_busy(error: sqlite3.Error) -> bool:
-    return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    return error_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def _explain(path: Path, error: sqlite3.Error, wait_seconds: float) -> LedgerError:
@@ -234,7 +226,7 @@ def _explain(path: Path, error: sqlite3.Error, wait_seconds: float) -> LedgerErr
         sqlite3.SQLITE_IOERR: ("the disk reported an error", "check the disk (its space and quota, too) and repeat"),
         sqlite3.SQLITE_NOTADB: ("the file is not a ledger", "give the path of a ledger, or a new path and a limit"),
     }
-    code = sqlite3.SQLITE_BUSY if _is_busy(error) else _code(error)
+    code = sqlite3.SQLITE_BUSY if _is_busy(error) else error_code(error)
     if code in reasons:
         return refusal(path, *reasons[code])
     return damaged(path, "the file is damaged")

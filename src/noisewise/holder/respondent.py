@@ -35,7 +35,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from noisewise.errors import BudgetExceeded, InvalidArgument, LedgerError, Unsupported
-from noisewise.files import checked_path, has_one_name
+from noisewise.files import checked_path, has_one_name, synchronise
+from noisewise.holder.ledger_store import error_code
 from noisewise.holder.respond import check_cap, check_query, checked_value, drawn_answer
 from noisewise.plan import canonical
 from noisewise.printable import printable
@@ -263,7 +264,7 @@ def _connect(path: Path) -> sqlite3.Connection:
             connection.execute("COMMIT")
             return connection
         except BaseException as error:
-            is_busy = isinstance(error, sqlite3.OperationalError) and _code(error) in (
+            is_busy = isinstance(error, sqlite3.OperationalError) and error_code(error) in (
                 sqlite3.SQLITE_BUSY,
                 sqlite3.SQLITE_LOCKED,
             )
@@ -296,7 +297,7 @@ def _create(path: Path, cap: Guarantee) -> None:
         if fresh is not None:
             fresh.unlink(missing_ok=True)
             fresh.with_name(fresh.name + "-journal").unlink(missing_ok=True)
-        _synchronise(path.parent)
+        synchronise(path.parent)
     raise problem
 
 
@@ -331,19 +332,6 @@ def _is_there(path: Path) -> bool:
     return True
 
 
-def _synchronise(folder: Path) -> None:
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def _code(error: sqlite3.Error) -> int:
-    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
-
-
 def _reason(error: sqlite3.Error) -> str:
     reasons = {
         sqlite3.SQLITE_BUSY: f"another process kept it locked for more than {WAIT_SECONDS:g} seconds; repeat later",
@@ -354,4 +342,4 @@ def _reason(error: sqlite3.Error) -> str:
         sqlite3.SQLITE_IOERR: "the disk reported an error; check it",
         sqlite3.SQLITE_NOTADB: "the file is not an account of answers; give another path",
     }
-    return reasons.get(_code(error), "the file is damaged")
+    return reasons.get(error_code(error), "the file is damaged")

@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from noisewise import exact
-from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.errors import InvalidArgument
 from noisewise.laws.numbers import Floats, refusal
-from noisewise.laws.protocol import Form, Law, register_law
+from noisewise.laws.protocol import Form, Law, register_law, wrong_form
 
 Rows = Sequence[Sequence[Fraction]]
 MOST_CELLS = 2**20
@@ -135,14 +135,14 @@ class FiniteLaw:
 def cell_law(law: Law) -> RandomizedResponse:
     """The law as randomized response; other forms are refused."""
     if not isinstance(law, RandomizedResponse):
-        raise Unsupported(f"The law {law.family!r} publishes {law.form.value}, no cells.", law=law.family)
+        raise wrong_form(law, Form.CELL)
     return law
 
 
 def action_law(law: Law) -> FiniteLaw:
     """The law as an estimator's matrix; other forms are refused."""
     if not isinstance(law, FiniteLaw):
-        raise Unsupported(f"The law {law.family!r} publishes {law.form.value}, no actions.", law=law.family)
+        raise wrong_form(law, Form.ACTION)
     return law
 
 

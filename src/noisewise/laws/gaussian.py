@@ -13,12 +13,10 @@ from noisewise.laws.numbers import Floats, floats, from_upper_tail, log1mexp
 from noisewise.laws.protocol import AdditiveLaw, Mixing, NormalMixture, register_law
 
 
-@register_law
 @dataclass(frozen=True, slots=True)
-class DiscreteGaussian(AdditiveLaw):
-    """P(k) proportional to exp(-(k step)^2/(2 scale^2)): (d/scale)^2/2-zCDP when the sum moves by d."""
+class GaussianSteps(AdditiveLaw):
+    """What the two laws share. Abstract: how the normal law is brought onto whole steps is the law's own."""
 
-    family: ClassVar[str] = "discrete-gaussian"
     mechanism: ClassVar[str] = "gaussian"
     is_log_concave: ClassVar[bool] = True
 
@@ -28,6 +26,14 @@ class DiscreteGaussian(AdditiveLaw):
     def reach(self, tail: float, component: int = 0) -> int:
         """By P(Z > z) <= exp(-z^2/2)."""
         return math.ceil(math.sqrt(-2 * math.log(tail)) * self._ratio(component)) + 1
+
+
+@register_law
+@dataclass(frozen=True, slots=True)
+class DiscreteGaussian(GaussianSteps):
+    """P(k) proportional to exp(-(k step)^2/(2 scale^2)): (d/scale)^2/2-zCDP when the sum moves by d."""
+
+    family: ClassVar[str] = "discrete-gaussian"
 
     def log_pmf(self, k: ArrayLike, component: int = 0) -> Floats:
         r = self._ratio(component)
@@ -53,19 +59,10 @@ class DiscreteGaussian(AdditiveLaw):
 
 @register_law
 @dataclass(frozen=True, slots=True)
-class RoundedGaussian(AdditiveLaw):
+class RoundedGaussian(GaussianSteps):
     """K = round(scale Z/step): the continuous Gaussian mechanism followed by rounding, so (d/scale)-GDP."""
 
     family: ClassVar[str] = "rounded-gaussian"
-    mechanism: ClassVar[str] = "gaussian"
-    is_log_concave: ClassVar[bool] = True
-
-    def mixture(self) -> NormalMixture:
-        return NormalMixture(Mixing.NONE, self.sd)
-
-    def reach(self, tail: float, component: int = 0) -> int:
-        """By P(Z > z) <= exp(-z^2/2)."""
-        return math.ceil(math.sqrt(-2 * math.log(tail)) * self._ratio(component)) + 1
 
     def log_pmf(self, k: ArrayLike, component: int = 0) -> Floats:
         r = self._ratio(component)

@@ -294,23 +294,24 @@ def law_from_dict(entries: Mapping[str, object]) -> Law:
 # ---- what a formula may ask of a law ----
 
 
+def wrong_form(law: Law, form: Form) -> Unsupported:
+    """What is said to a law that publishes something else than is read."""
+    return Unsupported(
+        f"The law {law.family!r} publishes {law.form.value}; here only {form.value} can be read.", law=law.family
+    )
+
+
 def additive_law(law: Law) -> AdditiveLaw:
     """The law as noise of a public scale on numbers; other forms are refused."""
     if not isinstance(law, AdditiveLaw):
-        raise Unsupported(
-            f"The law {law.family!r} publishes {law.form.value}; here only noise of a public scale can be read.",
-            law=law.family,
-        )
+        raise wrong_form(law, Form.NUMBER)
     return law
 
 
 def smooth_law(law: Law) -> SmoothLaw:
     """The law as noise of a secret scale; other forms are refused."""
     if not isinstance(law, SmoothLaw):
-        raise Unsupported(
-            f"The law {law.family!r} publishes {law.form.value}; here only noise of a secret scale can be read.",
-            law=law.family,
-        )
+        raise wrong_form(law, Form.SCALED)
     return law
 
 

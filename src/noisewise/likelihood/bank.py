@@ -255,14 +255,20 @@ def log_noise(release: Release, records: Mapping[str, Array]) -> Array:
     value = np.asarray(statistic.value(records, schema), dtype=float)
     if law.form is Form.ACTION:
         return action_law(law).log_pmf(release.value[0], value[:, 0].astype(int))
-    noise = additive_law(law)
     if release.statistic.kind == "mean":
         value = value * np.shape(next(iter(records.values())))[-1]
-    each = [
-        noise.log_pmf(y - value[:, k] / step, component=k)
-        for k, (y, step) in enumerate(zip(release.value, noise.step, strict=True))
-    ]
-    return np.asarray(np.sum(each, axis=0))
+    return log_noise_at((release,), value)
+
+
+def log_noise_at(releases: Sequence[Release], sums: Array) -> Array:
+    """log P(y | sums) of additive releases, at stacked sums (T, d): (T,)."""
+    total, offset = np.zeros(len(sums)), 0
+    for release in releases:
+        law = additive_law(release.law)
+        for k, (value, step) in enumerate(zip(release.value, law.step, strict=True)):
+            total += law.log_pmf(value - sums[:, offset + k] / step, component=k)
+        offset += len(release.value)
+    return total
 
 
 def _log_smooth_noise(

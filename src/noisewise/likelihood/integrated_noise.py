@@ -28,7 +28,7 @@ from noisewise.likelihood.scrambles import N_SCRAMBLES, log_error, log_mean, net
 from noisewise.populations.parameters import Array, Theta
 from noisewise.release import Release
 
-__all__ = ["IntegratedNoise", "MixedLaw"]
+__all__ = ["IntegratedNoise", "MixedLaw", "affordable"]
 
 FEWEST, MOST = 256, 4096  # variances of each component
 ENOUGH, NEGLIGIBLE_ERROR = 3e-3, 0.02  # error of log p: more points are not worth it; it is not felt
@@ -252,6 +252,12 @@ class IntegratedNoise(GroupLaw):
         away = np.ascontiguousarray(plain.observed[own] - mean[:, own])
         spread = np.ascontiguousarray(covariance[:, own[:, None], own])
         return np.asarray(_log_densities(away, spread, nodes.variances, fixed) + nodes.log_weights)
+
+
+def affordable(law: MixedLaw) -> IntegratedNoise | None:
+    """A law with its mixing variances integrated out; None where the error of that is felt."""
+    made = IntegratedNoise(law)
+    return made if made.is_affordable() else None
 
 
 @cautions_at.register

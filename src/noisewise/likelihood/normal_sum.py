@@ -179,12 +179,9 @@ class NormalSum(GroupLaw):
 
     def integrated(self) -> NormalSum | IntegratedNoise | None:
         """The same with the mixing variances integrated out, itself without any; None where the error is felt."""
-        from noisewise.likelihood.integrated_noise import IntegratedNoise
+        from noisewise.likelihood.integrated_noise import affordable
 
-        if not self.mixing:
-            return self
-        made = IntegratedNoise(self)
-        return made if made.is_affordable() else None
+        return affordable(self) if self.mixing else self
 
     @property
     def plain(self) -> NormalSum:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from noisewise.errors import InvalidArgument
-from noisewise.likelihood.integrated_noise import IntegratedNoise
+from noisewise.likelihood.integrated_noise import IntegratedNoise, affordable
 from noisewise.likelihood.model import GroupLaw, Parameters, numerical_score, scalar_supports
 from noisewise.likelihood.noise_on_sum import NoiseOnSum
 from noisewise.likelihood.normal_sum import NormalSum
@@ -142,10 +142,7 @@ class TiltedSum(GroupLaw):
 
     def integrated(self) -> TiltedSum | IntegratedNoise | None:
         """The same with the mixing variances integrated out, itself without any; None where the error is felt."""
-        if not self.mixing:
-            return self
-        made = IntegratedNoise(self)
-        return made if made.is_affordable() else None
+        return affordable(self) if self.mixing else self
 
     @property
     def plain(self) -> NormalSum:

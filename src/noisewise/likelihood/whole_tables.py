@@ -11,7 +11,6 @@ and where whole numbers show through narrow noise; promise: p to rounding.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from noisewise.laws import Form, additive_law
+from noisewise.laws import Form
+from noisewise.likelihood.bank import log_noise_at
 from noisewise.likelihood.independent_sums import possible_records
 from noisewise.likelihood.model import GroupLaw, numerical_score, scalar_supports
 from noisewise.likelihood.normal_sum import row_of
@@ -67,7 +67,7 @@ class WholeTables(GroupLaw):
             return None
         tables = _tables(n, m)
         ways = gammaln(n + 1) - gammaln(tables + 1.0).sum(axis=1)
-        return cls(releases, population, n, points, kinds, tables, ways + _log_noise(releases, tables @ kinds))
+        return cls(releases, population, n, points, kinds, tables, ways + log_noise_at(releases, tables @ kinds))
 
     @property
     def because(self) -> str:
@@ -104,17 +104,6 @@ class WholeTables(GroupLaw):
         chosen = [int(np.argmax(self._logs(one[None])[0] + rng.gumbel(size=len(self.tables)))) for one in p]
         divisors = np.concatenate([np.full(len(release.value), release.divisor) for release in self.releases])
         return np.asarray(self.tables[chosen] @ self.kinds / divisors)
-
-
-def _log_noise(releases: Sequence[Release], sums: Array) -> Array:
-    """log of the noise's probability at each row of sums (T, d), over all components: (T,)."""
-    total, offset = np.zeros(len(sums)), 0
-    for release in releases:
-        law = additive_law(release.law)
-        for k, (value, step) in enumerate(zip(release.value, law.step, strict=True)):
-            total += law.log_pmf(value - sums[:, offset + k] / step, component=k)
-        offset += len(release.value)
-    return total
 
 
 def _tables(n: int, m: int) -> NDArray[np.int64]:

@@ -11,27 +11,23 @@ the central limit theorem's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noisewise.errors import InvalidArgument, Unsupported
-from noisewise.inference.methods import AUTO, Found, Method, Methods, Option
+from noisewise.inference.methods import AUTO, Found, Methods
+from noisewise.inference.population_methods import METHODS, PopulationMethod, PopulationProblem, population_family
 from noisewise.inference.settings import Settings
-from noisewise.inference.target import Target
-from noisewise.inference.transform import Transform
-from noisewise.inference.verdict import CENTRAL_LIMIT_LAW, OWN_LAW, TOLERANCE, Verdict
+from noisewise.inference.verdict import Verdict
 from noisewise.joining import Joined, joined
 from noisewise.likelihood.joint import Product, checked_releases, joint_likelihood
-from noisewise.likelihood.naive import NaiveLikelihood
-from noisewise.likelihood.simulate import columns_of
 from noisewise.models.base import ModelBase
 from noisewise.plan import Plan
-from noisewise.populations.cleaned import is_possible, sample_records
+from noisewise.populations.cleaned import sample_records
 from noisewise.populations.parameters import Array, Support, Theta
 from noisewise.populations.population import AnyPopulation
 from noisewise.printable import shown
@@ -40,24 +36,11 @@ from noisewise.schema import Schema
 
 if TYPE_CHECKING:
     from noisewise.design.information import Engine
-    from noisewise.families.family import Family
     from noisewise.inference.degrees import Degrees
-    from noisewise.inference.kernels import MakeKernel
-    from noisewise.inference.mixed import MixedTarget
-    from noisewise.likelihood.conjugate import BetaPosterior, DirichletPosterior
 
-__all__ = ["METHODS", "PopulationModel"]
+__all__ = ["PopulationModel"]
 
 WEIGHED = 400  # posterior draws at which a law is asked again, where a theorem stands in for it at some
-
-
-@dataclass(frozen=True, slots=True)
-class PopulationMethod(Method):
-    """A method of populations."""
-
-    keeps_sums: bool = False  # as variables that are normal given theta
-    is_conjugate: bool = False  # given the sums, which are normal whatever they are
-    ignores_noise: bool = False
 
 
 class PopulationModel(ModelBase):
@@ -100,7 +83,7 @@ class PopulationModel(ModelBase):
         given = method.read(settings.options)
         likelihood = "clt" if method.is_conjugate else settings.likelihood
         if method.is_conjugate:  # what is no family is refused as such, before its law is asked for
-            _family(observed.releases, self.population, settings.n)
+            population_family(observed.releases, self.population, settings.n)
         problem = PopulationProblem(
             observed.releases, self.population, likelihood, settings.n, ignores=method.ignores_noise
         )
@@ -187,322 +170,3 @@ class PopulationModel(ModelBase):
         if not isinstance(self.population, Written):
             raise Unsupported(f"{shown(type(self.population).__name__)} is neither a population nor one of our models.")
         return population_to_spec(self.population)
-
-
-class PopulationProblem:
-    """Releases and a population as a likelihood and the target to be explored."""
-
-    def __init__(
-        self,
-        releases: tuple[Release, ...],
-        population: AnyPopulation,
-        likelihood: str,
-        n: object,
-        *,
-        ignores: bool = False,
-    ) -> None:
-        self.releases, self.n = releases, n
-        if ignores:
-            self._explore(population, NaiveLikelihood(releases, population, n=n))
-        else:
-            self._explore(population, joint_likelihood(releases, population, likelihood=likelihood, n=n))
-
-    def _explore(self, population: AnyPopulation, law: Product | NaiveLikelihood) -> None:
-        from noisewise.inference.mixed import MixedTarget
-
-        self.population = population
-        self.likelihood: Product | NaiveLikelihood = law
-        transform = Transform(population.supports)
-        self.theta = Target(transform, population.log_prior, self._log_likelihood, population.sample_prior)
-        self.target: Target | MixedTarget = self.theta
-        if law.mixing:
-            integrated = law.integrated()
-            if integrated is None:
-                self.target = MixedTarget(self.theta, law.log_likelihood_given, law.mixing_scale)
-            self.likelihood = integrated or law
-
-    def factors(self) -> tuple[PopulationProblem, ...]:
-        """Problems of fewer unknowns, independent of each other, that make up this one; only itself if there are none.
-
-        One without a likelihood of its own has a product of none: its posterior is its prior.
-        """
-        if not isinstance(self.likelihood, Product) or self.likelihood.mixing:
-            return (self,)
-        found = self.likelihood.factors(self.population)
-        if len(found) < 2:
-            return (self,)
-        problems = []
-        for population, law in found:
-            problem = object.__new__(PopulationProblem)
-            problem.releases, problem.n = (self.releases if law is None else law.releases), self.n
-            problem._explore(population, law or Product(()))
-            problems.append(problem)
-        return tuple(problems)
-
-    @property
-    def quick(self) -> Target | None:
-        """The same target under a law near its own that costs far less, where there is one."""
-        near = self.likelihood.quick
-        return None if near is None else replace(self.theta, likelihood=near.log_likelihood)
-
-    def _log_likelihood(self, theta: Theta) -> Array:
-        """Zero, not NaN, where theta puts no record inside bounds that all records respect."""
-        values = np.asarray(self.likelihood.log_likelihood(theta))
-        lost = np.flatnonzero(np.isnan(values))
-        if lost.size:
-            rows = {name: np.asarray(value)[lost] for name, value in theta.items()}
-            for release in self.releases:
-                columns = columns_of(release.statistic, release.schema)
-                impossible = ~is_possible(self.population, release.schema, columns, rows)
-                values[lost[impossible]] = -np.inf
-        return values
-
-    @property
-    def law(self) -> str:
-        """Which law is scored, and why."""
-        return self.likelihood.because
-
-    @property
-    def has_joint_sums(self) -> bool:
-        """Whether several sums of few records are scored by their joint law, or by the tilted one."""
-        return any(group.is_joint_sum for group in self.likelihood.groups)
-
-    def by_parameter(self, positions: Array) -> dict[str, Array]:
-        """Positions (chains, draws, size) as parameters (chains, draws, ...)."""
-        chains, draws, size = positions.shape
-        theta = self.target.parameters(positions.reshape(-1, size))
-        return {name: value.reshape(chains, draws, *value.shape[1:]) for name, value in theta.items()}
-
-    def conjugate(self) -> BetaPosterior | DirichletPosterior | None:
-        """The posterior as a mixture over confidential counts, where the prior is conjugate; else None."""
-        if len(self.likelihood.groups) != 1 or len(self.theta.names) != 1:
-            return None
-        found: BetaPosterior | DirichletPosterior | None = self.likelihood.groups[0].conjugate()
-        return found
-
-
-# ---- methods: functions of a problem and settings ----
-
-
-def exactly(problem: PopulationProblem, settings: Settings) -> Found:
-    """Quadrature, grids and mixtures, of each factor of the posterior by itself; a walk for many unknowns."""
-    from noisewise.inference.verdict import joined_verdict
-
-    parts = [_exact_factor(factor, settings) for factor in problem.factors()]
-    if len(parts) == 1:
-        return parts[0]
-    drawn = {name: values for part in parts for name, values in part.draws.items()}
-    evidences = [part.log_evidence for part in parts if part.log_evidence is not None]
-    moments = {name: both for part in parts for name, both in (part.moments or _moments_of(part.draws)).items()}
-    return Found(
-        {name: drawn[name] for name in problem.theta.names},
-        settings.method,
-        f"{len(parts)} independent factors of the posterior: {'; '.join(dict.fromkeys(part.how for part in parts))}",
-        problem.law,
-        joined_verdict([part.verdict for part in parts]),
-        log_evidence=sum(evidences) if len(evidences) == len(parts) else None,
-        moments=moments if any(part.moments for part in parts) else None,
-    )
-
-
-def _moments_of(draws: Mapping[str, Array]) -> dict[str, tuple[Array, Array]]:
-    """Mean and sd by draws, beside those of other unknowns that are known better."""
-    flat = {name: values.reshape(-1, *values.shape[2:]) for name, values in draws.items()}
-    return {name: (values.mean(axis=0), values.std(axis=0, ddof=1)) for name, values in flat.items()}
-
-
-def _untold(problem: PopulationProblem, settings: Settings) -> Found:
-    """Unknowns that no release tells about: draws from their prior."""
-    from noisewise.inference.exact import independent
-
-    chains, draws = settings.chains, settings.draws
-    theta = problem.population.sample_prior(settings.rng, chains * draws)
-    drawn = {name: value.reshape(chains, draws, *value.shape[1:]) for name, value in theta.items()}
-    every = np.concatenate([value.reshape(chains, draws, -1) for value in drawn.values()], axis=2)
-    judged = Verdict(independent(every, by="sampling the prior", law=OWN_LAW))
-    how = f"no release tells about {', '.join(drawn)}: draws from the prior"
-    return Found(drawn, settings.method, how, problem.law, judged, log_evidence=0.0)
-
-
-def _exact_factor(problem: PopulationProblem, settings: Settings) -> Found:
-    from noisewise.inference.exact import exact
-
-    if isinstance(problem.likelihood, Product) and not problem.likelihood.groups:
-        return _untold(problem, settings)
-    conjugate = problem.conjugate()
-    if conjugate is not None:
-        return _conjugate(problem, conjugate, settings)
-    likelihood = problem.likelihood
-
-    def law() -> str:
-        return "" if not likelihood.groups else OWN_LAW if likelihood.is_exact else CENTRAL_LIMIT_LAW
-
-    found = exact(
-        settings.rng, problem.target, chains=settings.chains, draws=settings.draws, warmup=settings.warmup,
-        progress=settings.report, tolerance=max(TOLERANCE, likelihood.roughness), is_quick=likelihood.is_quick,
-        quick=problem.quick, law=law,
-    )  # fmt: skip
-    return Found(
-        problem.by_parameter(found.positions), settings.method, found.how, problem.law, found.verdict,
-        log_evidence=found.log_evidence, moments=found.moments,
-    )  # fmt: skip
-
-
-def _conjugate(problem: PopulationProblem, mixture: BetaPosterior | DirichletPosterior, settings: Settings) -> Found:
-    """Independent draws from the mixture over the confidential counts."""
-    from noisewise.inference.exact import independent
-
-    values, _ = mixture.draw(settings.rng, settings.chains * settings.draws)
-    drawn = values.reshape(settings.chains, settings.draws, *values.shape[1:])
-    return Found(
-        {mixture.prior.name: drawn},
-        settings.method,
-        f"conjugate: a mixture of {mixture.family} laws over the confidential counts, independent draws",
-        problem.law,
-        Verdict(independent(drawn, by="conjugate mixture", law=OWN_LAW)),
-        log_evidence=mixture.log_evidence,
-        moments={mixture.prior.name: (mixture.mean, np.sqrt(mixture.variance))},
-    )
-
-
-def _family(releases: tuple[Release, ...], population: AnyPopulation, n: object) -> Family:
-    from noisewise.families.family import conjugate_family
-
-    return conjugate_family(releases, population, n=n)
-
-
-def gibbs(problem: PopulationProblem, settings: Settings, **options: Any) -> Found:
-    """Gibbs sampling of a conjugate family."""
-    from noisewise.families.gibbs import gibbs
-    from noisewise.inference.diagnostics import verdict
-
-    chains, draws = settings.chains, settings.draws
-    family = _family(problem.releases, problem.population, problem.n)
-    made = gibbs(
-        settings.rng, family, chains=chains, draws=draws, warmup=settings.warmup, progress=settings.report, **options
-    )
-    positions = np.concatenate([value.reshape(chains, draws, -1) for value in made.draws.values()], axis=2)
-    names = tuple(made.draws) if positions.shape[2] == len(made.draws) else None
-    non_finite = np.sum(~np.isfinite(positions).all(axis=2), axis=1)
-    judged = verdict(positions, names=names, non_finite=non_finite).saying(notes=made.notes)
-    return Found(made.draws, settings.method, made.how, problem.law, judged)
-
-
-def walked(make_kernel: MakeKernel, how: str, problem: PopulationProblem, settings: Settings) -> Found:
-    """A kernel, run."""
-    from noisewise.inference.diagnostics import verdict
-    from noisewise.inference.run import run
-
-    trace = run(
-        settings.rng, make_kernel, problem.target, chains=settings.chains, warmup=settings.warmup,
-        draws=settings.draws, progress=settings.report,
-    )  # fmt: skip
-    size = problem.theta.size
-    judged = verdict(
-        trace.positions[:, :, :size],
-        names=None if size != len(problem.theta.names) else problem.theta.names,
-        non_finite=trace.non_finite,
-        warmup_non_finite=trace.warmup_non_finite,
-    )
-    return Found(problem.by_parameter(trace.positions), settings.method, how, problem.law, judged)
-
-
-def with_latent(kernel_of: KernelOf, problem: PopulationProblem, settings: Settings, **options: Any) -> Found:
-    """A kernel that keeps what lies between theta and the release as a variable."""
-    latent = problem.likelihood.latent(problem.theta.parameters)
-    if latent is None:
-        raise Unsupported(
-            f"method={settings.method!r} keeps what lies between theta and the release as a variable, and this "
-            f"likelihood ({problem.law}) has no such form. Use 'exact', 'slice' or 'mh', or likelihood='clt'."
-        )
-    # These kernels never ask for the marginal likelihood, so the noise is not mixed for them.
-    problem.target = problem.theta
-    kernel, how = kernel_of(latent, settings.method, options)
-    return walked(partial(kernel, latent=latent, **options), how, problem, settings)
-
-
-KernelOf = Callable[[Any, str, Mapping[str, object]], tuple[Any, str]]
-
-
-def _mh() -> Callable[..., Found]:
-    from noisewise.inference.kernels.metropolis import Metropolis
-
-    return partial(walked, Metropolis, "a random walk on the marginal posterior")
-
-
-def _slice() -> Callable[..., Found]:
-    from noisewise.inference.kernels.slice import Slice
-
-    def run(problem: PopulationProblem, settings: Settings, **options: Any) -> Found:
-        return walked(partial(Slice, **options), "slice sampling of the marginal posterior", problem, settings)
-
-    return run
-
-
-def _pmmh() -> Callable[..., Found]:
-    from noisewise.inference.kernels.pseudo_marginal import PseudoMarginal
-
-    return partial(with_latent, lambda *_: (PseudoMarginal, "pseudo-marginal Metropolis-Hastings"))
-
-
-def _cpm() -> Callable[..., Found]:
-    from noisewise.inference.kernels.correlated import Correlated
-
-    return partial(with_latent, _of_sums(Correlated, "correlated pseudo-marginal"))
-
-
-def _within_gibbs() -> Callable[..., Found]:
-    from noisewise.inference.kernels.within_gibbs import WithinGibbs
-
-    return partial(with_latent, _of_sums(WithinGibbs, "Metropolis within Gibbs on theta and the statistic"))
-
-
-def _of_sums(kernel: Any, how: str) -> KernelOf:
-    """A kernel for statistics that are normal given theta."""
-    from noisewise.inference.kernels.latent import is_batch
-
-    def chosen(latent: Any, method: str, _: Mapping[str, object]) -> tuple[Any, str]:
-        if not is_batch(latent):
-            raise Unsupported(f"method={method!r} is for sums, means and counts; use 'pmmh' or 'mhaar' here.")
-        return kernel, how
-
-    return chosen
-
-
-def _mhaar() -> Callable[..., Found]:
-    from noisewise.inference.kernels.averaged import Averaged
-    from noisewise.inference.kernels.averaged_records import AveragedRecords
-    from noisewise.inference.kernels.averaged_sequential import AveragedSequential
-    from noisewise.inference.kernels.latent import is_batch
-
-    def chosen(latent: Any, method: str, options: Mapping[str, object]) -> tuple[Any, str]:
-        words = "Metropolis-Hastings with averaged acceptance ratios"
-        if is_batch(latent):
-            replace(METHODS[method], options=(PARTICLES, SHARE)).read(options)
-            return Averaged, words
-        if latent.is_sequential:
-            replace(METHODS[method], options=(PARTICLES,)).read(options)
-            return AveragedSequential, f"{words}, over the answers' base draws"
-        replace(METHODS[method], options=(PARTICLES, SUBSET)).read(options)
-        return AveragedRecords, f"{words}, over base draws of the records"
-
-    return partial(with_latent, chosen)
-
-
-# What each kernel takes; it checks the values itself, since some depend on the release.
-PARTICLES, SHARE, SUBSET = Option("n_particles", 20), Option("share", 0.5), Option("subset")
-METHODS: Methods[PopulationMethod] = Methods(
-    "a population",
-    PopulationMethod("exact", lambda: exactly, "direct computation"),
-    PopulationMethod("mh", _mh, "a random walk"),
-    PopulationMethod("mh-within-gibbs", _within_gibbs, "Metropolis within Gibbs", (SHARE,), keeps_sums=True),
-    PopulationMethod("pmmh", _pmmh, "pseudo-marginal", (PARTICLES, SHARE), keeps_sums=True),
-    PopulationMethod(
-        "cpm", _cpm, "correlated pseudo-marginal", (PARTICLES, Option("correlation", 0.9), SHARE), keeps_sums=True
-    ),
-    PopulationMethod("mhaar", _mhaar, "averaged acceptance ratios", (PARTICLES, SHARE, SUBSET), keeps_sums=True),
-    PopulationMethod("slice", _slice, "slice sampling", (Option("most_widths", 20),)),
-    PopulationMethod("gibbs", lambda: gibbs, "a conjugate family", (Option("variant", "joint"),), is_conjugate=True),
-    PopulationMethod("naive", lambda: exactly, "the noise ignored", ignores_noise=True),
-    instead="exact",
-)

@@ -142,7 +142,7 @@ class _Pair(NamedTuple):
 
 
 def _pairs(law: AdditiveLaw, steps: Sequence[int]) -> list[_Pair]:
-    """All outputs that matter of each moved component; on a lattice too fine for that, some ten thousand of them."""
+    """All outputs that matter of each moved component; on a lattice too fine for that, a hundred thousand of them."""
     pairs = []
     for component, d in enumerate(steps):
         if d == 0:
