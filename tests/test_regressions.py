@@ -17,7 +17,7 @@ from scipy import stats
 import noisewise as nw
 from noisewise.errors import DifferentRecords, InvalidArgument, InvalidRelease, NoisewiseError, Unsupported
 from noisewise.holder.evaluate import lattice_values
-from noisewise.plan import canonical
+from noisewise.planning import canonical
 from noisewise.release import _digest
 
 x = nw.column("x")

@@ -44,10 +44,10 @@ def test_every_kind_of_release_comes_back_equal_with_the_same_bytes(name: str, t
 
 def test_the_examples_cover_every_law_family_and_statistic() -> None:
     from noisewise.laws.protocol import FAMILIES
-    from noisewise.statistics.text import STATISTICS
+    from noisewise.statistics.registry import statistic_kinds
 
     assert {release.law.family for release in EXAMPLES.values()} == set(FAMILIES)
-    assert {release.statistic.kind for release in EXAMPLES.values()} == {k.replace("_", "-") for k in STATISTICS}
+    assert {release.statistic.kind for release in EXAMPLES.values()} == {kind.kind for kind in statistic_kinds()}
     assert {type(release.guarantee) for release in EXAMPLES.values()} == {
         nw.PureDP, nw.ApproxDP, nw.ZeroConcentratedDP, nw.GaussianDP,
     }  # fmt: skip

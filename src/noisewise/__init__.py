@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import sys
 import time
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from noisewise.inference.posterior import Posterior
     from noisewise.models.simulate import simulate
     from noisewise.online.survey import Survey
-    from noisewise.plan import Plan, plan
+    from noisewise.planning import Plan, plan
     from noisewise.point.estimator import Estimator
     from noisewise.point.optimal import optimal_estimator
     from noisewise.populations.multivariate import MultivariateNormal
@@ -109,7 +108,7 @@ _HOME = {
     "noisewise.populations.multivariate": "MultivariateNormal",
     "noisewise.populations.population": "Bernoulli Categorical Exponential Gamma Joint LocationScale LogNormal "
     "Normal Poisson Population Uniform",
-    "noisewise.plan": "Plan plan",
+    "noisewise.planning": "Plan plan",
     "noisewise.privacy.guarantee": "ApproxDP GaussianDP PureDP ZeroConcentratedDP",
     "noisewise.query": "Answer Query",
     "noisewise.regression.estimator": "PrivateLinearRegression",
@@ -205,14 +204,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-class _Package(ModuleType):
-    """A package in which `plan` stays the function when the module `noisewise.plan` is imported."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _MODULE_OF and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
 def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'noisewise' has no attribute {name!r}")
@@ -223,6 +214,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-sys.modules[__name__].__class__ = _Package

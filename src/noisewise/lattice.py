@@ -19,7 +19,6 @@ from fractions import Fraction
 
 from noisewise.errors import Unsupported
 from noisewise.exact import power_of_two_below
-from noisewise.statistics.sensitivity import Sensitivity, norm_above
 
 LARGEST_SUM = Fraction(2) ** 62
 
@@ -66,34 +65,6 @@ def lattice_for(steps: Sequence[float], ranges: Sequence[tuple[float, float, flo
 def entry_steps(ranges: Sequence[tuple[float, float, float]]) -> list[float]:
     """Steps for entries that are summed over a block before products are taken: 2^-30 of each entry's size."""
     return [float(power_of_two_below(Fraction(max(abs(low), abs(high))) / 2**30)) for low, high, _ in ranges]
-
-
-def rounded_sensitivity(
-    unrounded: Sensitivity,
-    lattice: Lattice,
-    *,
-    weights: Sequence[Fraction],
-    errors: Sequence[float],
-    extra_steps: Sequence[int],
-    is_change_one: bool,
-) -> Sensitivity:
-    """The sensitivity of the integers that are summed, never below that of the worst lattice pair.
-
-    `errors` bound the rounding of each feature's evaluation, `extra_steps` is 1 for powers on which engines
-    may differ by one step.
-    """
-    moved = Fraction(1) if is_change_one else Fraction(1, 2)
-    slack = [
-        w * moved * ((1 + extra) * Fraction(step) + 2 * Fraction(error))
-        for w, step, error, extra in zip(weights, lattice.step, errors, extra_steps, strict=True)
-    ]
-    spans = [
-        w * Fraction(step) * (high - low if is_change_one else max(abs(low), abs(high)))
-        for w, step, low, high in zip(weights, lattice.step, lattice.low, lattice.high, strict=True)
-    ]
-    with_slack = unrounded.value + norm_above(slack, unrounded.norm)
-    value = min(with_slack, norm_above(spans, unrounded.norm))
-    return Sensitivity(value, min(unrounded.attained, float(value)), unrounded.norm, unrounded.argument)
 
 
 def _nearest(value: Fraction) -> int:

@@ -20,7 +20,7 @@ import numpy as np
 from noisewise.errors import InvalidArgument
 from noisewise.exact import integer
 from noisewise.laws import Form, Law, cell_law
-from noisewise.plan import Plan, plan
+from noisewise.planning import Plan, plan
 from noisewise.privacy.guarantee import Guarantee, checked_guarantee, guarantee_from_dict
 from noisewise.schema import Bounded, Schema
 from noisewise.statistics import Records, column

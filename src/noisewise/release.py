@@ -29,13 +29,12 @@ from noisewise.errors import InvalidArgument, InvalidRelease, NoisewiseError
 from noisewise.exact import fraction
 from noisewise.files import checked_path, read_file, read_json
 from noisewise.laws import Form, Law, action_law, additive_law, cell_law, law_from_dict
-from noisewise.plan import Part, Plan, canonical, plan, proven, reading_divisor
+from noisewise.planning import Part, Plan, canonical, planned_again, proven
 from noisewise.printable import printable, shown
 from noisewise.privacy.guarantee import Guarantee, guarantee_from_dict
 from noisewise.privacy.mechanism import mechanism_named
 from noisewise.schema import Schema, schema_from_dict
-from noisewise.statistics import Records, SmallestEigenvalue, Statistic, statistic_from_dict
-from noisewise.statistics.order import OrderStatistic
+from noisewise.statistics import Statistic, statistic_from_dict
 from noisewise.statistics.sensitivity import checked_weights
 
 FORMAT = "noisewise-release/1"
@@ -124,7 +123,7 @@ class Release:
     @property
     def divisor(self) -> int:
         """n for a mean, the whole weight of one record for a tied table, else 1."""
-        return reading_divisor(self.statistic, self.schema)
+        return self.statistic.divisor(self.schema)
 
     @property
     def estimate(self) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -209,10 +208,10 @@ class Release:
 
     def _plain(self) -> dict[str, object]:
         statistic = self.statistic.to_dict()
-        if not isinstance(self.statistic, Records | OrderStatistic):
+        if self.statistic.takes_weights:
             statistic["weights"] = [str(weight) for weight in self.weights]
         values: object = list(self.value)
-        if isinstance(self.statistic, Records):
+        if self.statistic.is_local:
             values = {"counts": values} if self.is_categorical else {"answers": values}
         return {
             "format": FORMAT,
@@ -264,7 +263,7 @@ def _from_form(cls: type[Release], form: ReleaseFile) -> Release:
     else:
         read = checked_weights(weights, len(weights) if isinstance(weights, list) else 0)
     law = law_from_dict(form.law)
-    expected = list if not isinstance(statistic, Records) else _Counts if law.form is Form.CELL else _Answers
+    expected = list if not statistic.is_local else _Counts if law.form is Form.CELL else _Answers
     if not isinstance(form.value, expected):
         raise InvalidRelease(f"The value of {statistic.kind} with the law {law.family!r} is not written like this one.")
     value = form.value if isinstance(form.value, list) else next(iter(form.value.model_dump().values()))
@@ -290,13 +289,13 @@ def _check(release: Release) -> None:
     law, statistic, size = release.law, release.statistic, len(release.value)
     if release.part is not None and not 0 <= release.part[0] < release.part[1] <= 1:
         raise InvalidRelease("The part of a release must satisfy 0 <= start < stop <= 1.")
-    if isinstance(statistic, Records):
+    if statistic.is_local:
         _check_records(release)
         return
     components = len(statistic.labels(release.schema))
     if size != components:
         raise InvalidRelease(f"{statistic.kind} has {components} components, but the value has {size}.")
-    if statistic.kind not in mechanism_named(law.mechanism).statistics:
+    if not mechanism_named(law.mechanism).serves(statistic):
         raise InvalidRelease(f"A release of {statistic.kind} cannot have the law {law.family!r}.")
     if law.form is Form.NUMBER and (additive_law(law).size != components or len(release.weights) != components):
         raise InvalidRelease(f"The law {law.family!r} and the weights must have one entry for each of {components}.")
@@ -306,7 +305,6 @@ def _check(release: Release) -> None:
 
 def _check_records(release: Release) -> None:
     law, statistic, size = release.law, release.statistic, len(release.value)
-    assert isinstance(statistic, Records)
     n = release.schema.largest_n
     if law.form is Form.CELL:
         cells = cell_law(law).cells
@@ -323,13 +321,7 @@ def _check_records(release: Release) -> None:
 def _check_promise(release: Release) -> None:
     """Plan the release again: its noise must be at least what its guarantee asks for, whoever wrote the file."""
     law, statistic = release.law, release.statistic
-    due = plan(
-        statistic,
-        release.schema,
-        guarantee=release.guarantee,
-        mechanism=law if law.form is Form.ACTION else law.mechanism,
-        weights=None if isinstance(statistic, Records | OrderStatistic | SmallestEigenvalue) else release.weights,
-    )
+    due = planned_again(release)
     share = law.share_of_noise(due.law) if law.family == due.law.family else 0.0
     if share < ENOUGH and not _is_shown_enough(law, due, share):
         raise InvalidRelease(

@@ -56,7 +56,7 @@ def test_an_unsound_mechanism_gets_an_unsound_row(monkeypatch):
 
     for module in (cases, targets):
         monkeypatch.setattr(module, "geometric_estimator", lambda n, epsilon: geometric_estimator(n, 2 * epsilon))
-    monkeypatch.setattr(sys.modules["noisewise.plan"], "satisfies", lambda *_: True)
+    monkeypatch.setattr(sys.modules["noisewise.planning"], "satisfies", lambda *_: True)
     (row,) = audit("finite", runs=50, processes=1)
     assert not row.is_sound
     assert row.verdict.startswith("UNSOUND")

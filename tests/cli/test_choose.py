@@ -11,7 +11,7 @@ from command_line import Run, Shown, run_here
 
 from noisewise.cli.choose import release_section
 from noisewise.cli.spec import Spec
-from noisewise.plan import Plan, plan
+from noisewise.planning import Plan, plan
 from noisewise.privacy.guarantee import ApproxDP, GaussianDP, PureDP
 from noisewise.schema import Bounded, Levels, Schema
 from noisewise.statistics import Count, Histogram, Mean, Median, Records, column

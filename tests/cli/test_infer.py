@@ -14,7 +14,7 @@ from scipy import stats
 from noisewise.cli.infer import FILES, MARK
 from noisewise.inference.posterior import Posterior
 from noisewise.models.simulate import simulate
-from noisewise.plan import plan
+from noisewise.planning import plan
 from noisewise.populations.population import Bernoulli, Normal
 from noisewise.privacy.guarantee import PureDP
 from noisewise.release import Release

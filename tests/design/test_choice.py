@@ -19,7 +19,7 @@ from noisewise.errors import Incomparable, InvalidArgument, Unsupported
 from noisewise.inference.infer import infer
 from noisewise.inference.posterior import Posterior
 from noisewise.models.simulate import simulate
-from noisewise.plan import Plan, plan
+from noisewise.planning import Plan, plan
 from noisewise.populations.population import Bernoulli, Categorical, Normal
 from noisewise.privacy.guarantee import ApproxDP, GaussianDP, PureDP
 from noisewise.schema import Bounded, Levels, Schema

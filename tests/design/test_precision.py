@@ -13,7 +13,7 @@ from noisewise.design.precision import epsilon_for, predicted_sd, simulated_sd
 from noisewise.errors import InvalidArgument, NoisewiseError, PrecisionWarning, Unsupported
 from noisewise.inference.infer import infer
 from noisewise.models.simulate import simulate
-from noisewise.plan import Plan, plan
+from noisewise.planning import Plan, plan
 from noisewise.populations.population import Bernoulli, Categorical, Normal
 from noisewise.privacy.guarantee import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
 from noisewise.schema import Bounded, Levels, Schema

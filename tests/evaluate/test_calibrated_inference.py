@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from noisewise.evaluate.calibration import calibrate
-from noisewise.plan import plan
+from noisewise.planning import plan
 from noisewise.populations.population import Bernoulli, Categorical, Exponential, Joint, Normal, Poisson
 from noisewise.privacy.guarantee import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
 from noisewise.schema import Bounded, Levels, Schema

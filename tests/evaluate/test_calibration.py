@@ -23,7 +23,7 @@ from noisewise.evaluate.coverage import Coverage
 from noisewise.evaluate.discrepancy import uniformity
 from noisewise.evaluate.simulate import data_sets, simulate_releases
 from noisewise.inference.verdict import Verdict, Words
-from noisewise.plan import Plan, plan
+from noisewise.planning import Plan, plan
 from noisewise.populations.population import Bernoulli, Categorical, Joint, Normal
 from noisewise.privacy.guarantee import GaussianDP, PureDP
 from noisewise.release import Release

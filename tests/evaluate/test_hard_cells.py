@@ -19,7 +19,7 @@ from scipy import stats
 from noisewise.evaluate.calibration import Calibration, calibrate
 from noisewise.inference.infer import infer
 from noisewise.likelihood.joint import joint_likelihood
-from noisewise.plan import plan
+from noisewise.planning import plan
 from noisewise.populations.population import Bernoulli, Categorical, Exponential, Normal, Poisson
 from noisewise.privacy.guarantee import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
 from noisewise.release import Release

@@ -25,9 +25,8 @@ import pytest
 import noisewise as nw
 from noisewise.errors import InvalidData, Unsupported
 from noisewise.holder import evaluate
-from noisewise.holder.evaluate import lattice_values, order_window, rank_below, record_values
+from noisewise.holder.evaluate import IbisRows, lattice_values
 from noisewise.lattice import entry_steps, lattice_for
-from noisewise.plan import eigenvalue_gram_step
 from noisewise.statistics.enclosure import feature_range
 
 x, y, z, g, h = (nw.column(name) for name in "xyzgh")
@@ -239,7 +238,7 @@ def test_the_smallest_eigenvalue_is_that_of_the_exactly_summed_gram_matrix(
     data: pd.DataFrame, tables: dict[str, nw.Table]
 ) -> None:
     plan = nw.plan(EIGENVALUE, schema(), guarantee=nw.PureDP(1))
-    row, step = EIGENVALUE.gram_row(schema()), eigenvalue_gram_step(EIGENVALUE, schema())
+    row, step = EIGENVALUE.gram_row(schema()), EIGENVALUE.gram_step(schema())
     lattice = lattice_for([step] * len(row), [feature_range(feature, schema()) for feature in row])
     a, b, c = (float(Fraction(total) * Fraction(step)) for total in exact_sums(row, lattice, data, schema()))
     smallest = (a + c) / 2 - math.hypot((a - c) / 2, b)  # of [[a, b], [b, c]]
@@ -383,10 +382,10 @@ def test_the_window_around_a_rank_is_a_piece_of_the_sorted_lattice_values(
     ascending = np.sort(to_lattice(values, lattice.step[0], lattice.low[0], lattice.high[0]))
     for source in ("pandas", "csv", "shuffled pandas"):
         for rank, reach in ((1, 3), (120, 0), (120, 5), (120, 10**6), (240, 2), (239, 7)):
-            window = order_window(tables[source], feature, plan, rank=rank, reach=reach)
+            window = IbisRows(tables[source], plan).window(feature, plan.lattice, rank=rank, reach=reach)
             first, last = max(1, rank - reach), min(N, rank + reach)
             assert window.first == first
-            assert window.values.tolist() == ascending[first - 1 : last].tolist()
+            assert window.values[0].tolist() == ascending[first - 1 : last].tolist()
 
 
 def test_the_rank_of_a_point_counts_the_records_strictly_below_it(
@@ -396,15 +395,17 @@ def test_the_rank_of_a_point_counts_the_records_strictly_below_it(
     step, low, high = plan.lattice.step[0], plan.lattice.low[0], plan.lattice.high[0]
     values = to_lattice(cleaned(data)["x"], step, low, high)
     for point in (low - 1, low, low + 1, values[50], values[50] + 1, 0, 1, high, high + 1):
-        assert rank_below(tables["parquet"], x, plan, point) == sum(value < point for value in values)
+        assert IbisRows(tables["parquet"], plan).rank_below(x, plan.lattice, point) == sum(
+            value < point for value in values
+        )
 
 
 def test_order_statistics_of_a_part_see_only_that_part(data: pd.DataFrame, tables: dict[str, nw.Table]) -> None:
     plan = nw.plan(nw.Maximum(x), schema(), guarantee=nw.PureDP(1), part=THIRD)
     values = to_lattice(cleaned(data)["x"][80:160], plan.lattice.step[0], plan.lattice.low[0], plan.lattice.high[0])
-    window = order_window(tables["csv"], x, plan, rank=80, reach=4)
-    assert window.values.tolist() == sorted(values)[-5:]
-    assert rank_below(tables["csv"], x, plan, 0) == sum(value < 0 for value in values)
+    window = IbisRows(tables["csv"], plan).window(x, plan.lattice, rank=80, reach=4)
+    assert window.values[0].tolist() == sorted(values)[-5:]
+    assert IbisRows(tables["csv"], plan).rank_below(x, plan.lattice, 0) == sum(value < 0 for value in values)
 
 
 def test_each_record_answers_its_own_lattice_value_or_cell(data: pd.DataFrame, tables: dict[str, nw.Table]) -> None:
@@ -412,7 +413,7 @@ def test_each_record_answers_its_own_lattice_value_or_cell(data: pd.DataFrame, t
 
     def answers(statistic: nw.Records) -> list[int]:
         plan = nw.plan(statistic, schema(), guarantee=nw.PureDP(1))
-        return sorted(record_values(tables["parquet, small row groups"], statistic, plan).tolist())
+        return sorted(lattice_values(tables["parquet, small row groups"], plan))
 
     numeric = nw.plan(nw.Records(x), schema(), guarantee=nw.PureDP(1)).lattice
     assert answers(nw.Records(x)) == sorted(to_lattice(columns["x"], numeric.step[0], numeric.low[0], numeric.high[0]))

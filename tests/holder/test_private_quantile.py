@@ -71,12 +71,12 @@ def test_private_quantiles_have_the_same_law_when_far_ranks_go_through_rejection
     monkeypatch.setattr(curator, "NEARBY_RANKS", nearby)
     asked: list[int] = []
 
-    def by_hand(table: object, feature: object, plan: object, point: int) -> int:
+    def by_hand(rows: object, feature: object, lattice: object, point: int) -> int:
         asked.append(point)
         return sum(v < point for v in values)
 
     # The database's own answer to a rank is tested in test_evaluate.py, and once more below.
-    monkeypatch.setattr(curator, "rank_below", by_hand)
+    monkeypatch.setattr(curator.IbisRows, "rank_below", by_hand)
     draw = curator._drawer(table, plan)
     points = [draw()[0] for _ in range(6000)]
     counts = [points.count(point) for point in range(9)]
@@ -105,7 +105,7 @@ def test_the_quantile_test_catches_a_closed_count_a_doubled_epsilon_and_a_missin
         assert chi_square(rng.multinomial(4000, wrong), law) < FALSE_ALARM
     table, plan = coarse_quantile(values, q, epsilon)
     monkeypatch.setattr(curator, "NEARBY_RANKS", 0)
-    monkeypatch.setattr(curator, "rank_below", lambda *_: 1)  # always kept: the far side at its largest density
+    monkeypatch.setattr(curator.IbisRows, "rank_below", lambda *_: 1)  # always kept, as if at the largest density
     draw = curator._drawer(table, plan)
     points = [draw()[0] for _ in range(4000)]
     assert chi_square([points.count(point) for point in range(9)], law) < FALSE_ALARM

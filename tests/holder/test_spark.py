@@ -12,7 +12,7 @@ import engine_cases as cases
 import pytest
 
 import noisewise as nw
-from noisewise.holder.evaluate import lattice_values, order_window
+from noisewise.holder.evaluate import IbisRows, lattice_values
 
 pytest.importorskip("pyspark", reason="pyspark is not installed (extra 'spark')")
 pytestmark = [
@@ -77,7 +77,7 @@ def test_both_engines_sum_to_the_same_integers(
 
 def test_both_engines_see_the_same_order_statistics_and_fingerprints(tables: tuple[nw.Table, nw.Table]) -> None:
     plan = nw.plan(nw.Median(cases.x), cases.ordered(), guarantee=nw.PureDP(1))
-    duck, spark = (order_window(table, cases.x, plan, rank=cases.N // 2, reach=20) for table in tables)
+    duck, spark = (IbisRows(table, plan).window(cases.x, plan.lattice, rank=cases.N // 2, reach=20) for table in tables)
     assert duck.values.tolist() == spark.values.tolist()
     assert tables[0].fingerprint(cases.KEY) == tables[1].fingerprint(cases.KEY)
     assert tables[0].fingerprint(cases.KEY, arranged=True) == tables[1].fingerprint(cases.KEY, arranged=True)

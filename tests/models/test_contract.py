@@ -31,7 +31,7 @@ from noisewise.inference.verdict import Verdict
 from noisewise.models.base import ModelBase
 from noisewise.models.protocol import Model, model_of
 from noisewise.models.registry import MODELS, register_model
-from noisewise.plan import Plan
+from noisewise.planning import Plan
 from noisewise.populations.parameters import missing_members, rows_of
 from noisewise.populations.population import AnyPopulation
 from noisewise.populations.text import population_from_spec

@@ -11,7 +11,7 @@ import noisewise as nw
 from noisewise.errors import Unsupported
 from noisewise.regression.priors import coefficient_moments, working_covariates, working_prior
 from noisewise.regression.units import Units
-from noisewise.statistics.moment_rows import evaluated
+from noisewise.statistics.evaluation import evaluated
 
 FEATURES = ["age", "bmi"]
 VARIANTS = {

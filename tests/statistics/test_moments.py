@@ -13,9 +13,10 @@ import pytest
 from moment_boxes import PARTS, RELATIONS, products, schema_of, shortened
 
 from noisewise.errors import InvalidArgument, NoisewiseError, Unsupported
+from noisewise.statistics.eigenvalue import SmallestEigenvalue
 from noisewise.statistics.enclosure import feature_range
 from noisewise.statistics.feature import column
-from noisewise.statistics.moments import Moments, SmallestEigenvalue
+from noisewise.statistics.moments import Moments
 from noisewise.statistics.text import statistic, statistic_from_dict
 
 

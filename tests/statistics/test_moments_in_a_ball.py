@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from moment_boxes import PARTS, RELATIONS, distance_power, largest_attack, names_of, products, schema_of, shortened
 
-from noisewise.statistics.moments import Moments, SmallestEigenvalue
+from noisewise.statistics.eigenvalue import SmallestEigenvalue
+from noisewise.statistics.moments import Moments
 
 # --- the ball ---------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from scipy import stats
 from noisewise.inference.diagnostics import mcse_mean, mcse_sd
 from noisewise.likelihood.joint import joint_likelihood
 from noisewise.models.simulate import simulate
-from noisewise.plan import plan
+from noisewise.planning import plan
 from noisewise.studies.posterior_gallery import STUDY, cases, deviation, note, rows_of, schema_of
 from noisewise.studies.setting import read_settings
 

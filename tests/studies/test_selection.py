@@ -13,7 +13,7 @@ from scipy import integrate, stats
 from noisewise.design.choice import choose
 from noisewise.errors import InvalidArgument
 from noisewise.inference.infer import infer
-from noisewise.plan import Plan
+from noisewise.planning import Plan
 from noisewise.populations.population import Normal
 from noisewise.release import Release
 from noisewise.schema import Bounded, Schema

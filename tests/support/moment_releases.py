@@ -9,7 +9,7 @@ import numpy as np
 
 import noisewise as nw
 from noisewise.likelihood.simulate import noisy_values
-from noisewise.plan import Plan
+from noisewise.planning import Plan
 from noisewise.release import Release
 
 # Fresh in every run: nothing that is tested rests on one seed. A failing test prints it.

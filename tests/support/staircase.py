@@ -91,7 +91,7 @@ def law(scales: tuple[float, ...], steps: tuple[float, ...], guarantee: nw.PureD
 
 
 STAIRCASE = Mechanism(
-    "staircase", (nw.PureDP,), (*ADDITIVE, "records"), AddedNoise(1, scale, law, is_for_vectors=False)
+    "staircase", (nw.PureDP,), (*ADDITIVE, "answers"), AddedNoise(1, scale, law, is_for_vectors=False)
 )
 
 

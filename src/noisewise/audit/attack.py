@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisewise.laws import AdditiveLaw
-from noisewise.plan import Plan
+from noisewise.planning import Plan
 from noisewise.privacy.guarantee import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
 
 FALSE_ALARM = 1e-6

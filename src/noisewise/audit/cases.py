@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from noisewise.errors import Unsupported
 from noisewise.laws.finite import FiniteLaw, truncated_geometric
-from noisewise.plan import Plan, plan
+from noisewise.planning import Plan, plan
 from noisewise.privacy.divergence import guarantee_beside
 from noisewise.privacy.guarantee import Guarantee
 from noisewise.privacy.mechanism import TABLE, mechanism_named
@@ -116,7 +116,7 @@ def subjects(mechanism: str) -> tuple[Subject, ...]:
     row = mechanism_named(mechanism)
     if row.added is not None:
         subject = (*_sums(change, add), *counts)
-        return tuple(one for one in subject if one.statistic.kind in row.statistics)
+        return tuple(one for one in subject if row.serves(one.statistic))
     match mechanism:
         case "randomized-response":
             return (

@@ -44,7 +44,7 @@ from noisewise.laws import (
     smooth_shape,
 )
 from noisewise.laws.finite import adjacent, all_pairs, at_most_exp, largest_ratio
-from noisewise.plan import Plan
+from noisewise.planning import Plan
 from noisewise.privacy import divergence
 from noisewise.privacy.calibration import gaussian_curve
 from noisewise.privacy.guarantee import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP

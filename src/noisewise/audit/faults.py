@@ -27,7 +27,7 @@ from noisewise.audit.neighbours import data_of, evaluated_move, weighted
 from noisewise.audit.order import order_noise
 from noisewise.errors import BudgetExceeded
 from noisewise.laws import RandomizedResponse, additive_law, cell_law
-from noisewise.plan import Plan, plan
+from noisewise.planning import Plan, plan
 from noisewise.privacy.calibration import gaussian_sigma, laplace_scale
 from noisewise.privacy.divergence import guarantee_beside
 from noisewise.privacy.guarantee import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP

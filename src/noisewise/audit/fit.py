@@ -30,7 +30,7 @@ from noisewise.laws import (
     cell_law,
     smooth_law,
 )
-from noisewise.plan import Plan
+from noisewise.planning import Plan
 
 FALSE_ALARM = 1e-6
 CELLS = 24

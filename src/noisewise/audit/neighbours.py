@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisewise.laws import AdditiveLaw, additive_law
-from noisewise.plan import Plan
+from noisewise.planning import Plan
 from noisewise.schema import Bounded, Schema
 from noisewise.statistics import Records
 from noisewise.statistics.feature import Feature
@@ -68,10 +68,10 @@ def contributions(plan: Plan, columns: Columns) -> NDArray[np.int64]:
     """What each record adds to the released integers, one row a record."""
     statistic, schema, lattice = plan.statistic, plan.part_schema, plan.lattice
     size = len(next(iter(columns.values())))
-    if getattr(statistic, "is_count", False):
+    if statistic.is_count:
         alone = {name: values[:, None] for name, values in columns.items()}
         return np.asarray(statistic.value(alone, schema)).reshape(size, -1).astype(np.int64)
-    features = (statistic.feature,) if isinstance(statistic, Records) else statistic.row(schema)  # type: ignore[union-attr]
+    features = (statistic.feature,) if isinstance(statistic, Records) else statistic.row(schema)
     integers = []
     for feature, step, low, high in zip(features, lattice.step, lattice.low, lattice.high, strict=True):
         values = np.broadcast_to(feature.value(columns, schema), (size,))

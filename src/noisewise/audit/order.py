@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from noisewise.laws import ExponentialQuantile, SmoothLaw, smooth_law
-from noisewise.plan import Plan
+from noisewise.planning import Plan
 from noisewise.privacy import smooth
 from noisewise.statistics.order import OrderStatistic, Quantile
 

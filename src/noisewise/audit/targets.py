@@ -10,7 +10,7 @@ from noisewise.audit.cases import geometric_estimator, schema_of, x
 from noisewise.audit.neighbours import Record, data_of, neighbouring_pairs, worst_move
 from noisewise.audit.order import exponential_log_ratio, order_noise, smooth_delta, smooth_log_ratio
 from noisewise.laws import Form, SmoothShape, smooth_law, smooth_shape
-from noisewise.plan import Plan, plan
+from noisewise.planning import Plan, plan
 from noisewise.privacy.divergence import guarantee_beside
 from noisewise.privacy.guarantee import Guarantee
 from noisewise.schema import Bounded, Schema

@@ -13,7 +13,7 @@ from rich.text import Text
 from noisewise.cli.spec import Spec
 from noisewise.errors import InvalidSpec
 from noisewise.files import checked_place, checked_plot
-from noisewise.plan import Plan
+from noisewise.planning import Plan
 from noisewise.printable import printable, printable_lines
 from noisewise.release import write_whole
 

@@ -10,7 +10,7 @@ from typing import Any
 from noisewise.cli.actions import check_outputs, console
 from noisewise.cli.spec import Spec
 from noisewise.evaluate.calibration import Calibration, calibrate
-from noisewise.plan import Plan
+from noisewise.planning import Plan
 from noisewise.release import write_whole
 
 

@@ -12,7 +12,7 @@ from noisewise.cli.actions import check_outputs, console
 from noisewise.cli.spec import Spec
 from noisewise.design.choice import Choice, choose
 from noisewise.errors import InvalidSpec
-from noisewise.plan import Plan, plan
+from noisewise.planning import Plan, plan
 from noisewise.release import write_whole
 
 

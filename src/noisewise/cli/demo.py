@@ -64,7 +64,7 @@ def run(out: Path) -> None:
     from noisewise.holder.curator import make_release
     from noisewise.holder.ledger import Ledger
     from noisewise.holder.table import Table
-    from noisewise.plan import plan
+    from noisewise.planning import plan
     from noisewise.privacy.guarantee import PureDP
     from noisewise.release import Release, write_whole
     from noisewise.report.words import describe_release

@@ -8,7 +8,7 @@ from pathlib import Path
 from noisewise.cli.actions import check_outputs, check_release_options, console, release_by
 from noisewise.cli.spec import Spec
 from noisewise.errors import InvalidSpec
-from noisewise.plan import plan
+from noisewise.planning import plan
 from noisewise.point.optimal import optimal_estimator
 from noisewise.privacy.guarantee import PureDP
 from noisewise.release import write_whole

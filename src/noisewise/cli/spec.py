@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from noisewise.errors import InvalidSpec, NoisewiseError
 from noisewise.files import check_depth, read_file
-from noisewise.plan import Plan, plan
+from noisewise.planning import Plan, plan
 from noisewise.printable import printable
 from noisewise.privacy.guarantee import Guarantee, guarantee_from_spec
 from noisewise.schema import Schema, schema_from_dict

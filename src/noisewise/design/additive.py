@@ -17,7 +17,7 @@ from noisewise.design.coordinates import coordinate_slopes
 from noisewise.design.laplace_vector import laplace_vector_information
 from noisewise.likelihood import normal_gaussian, normal_laplace
 from noisewise.likelihood.normal_sum import NormalSum
-from noisewise.plan import Plan
+from noisewise.planning import Plan
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import AnyPopulation
 

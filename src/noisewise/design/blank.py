@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from noisewise.errors import InvalidArgument, Unsupported
-from noisewise.plan import Plan
+from noisewise.planning import Plan
 from noisewise.release import Release
 from noisewise.schema import Schema
 from noisewise.statistics import Moments, Records, SmallestEigenvalue

@@ -27,7 +27,7 @@ from noisewise.design.scores import Score, read_score
 from noisewise.errors import Incomparable, InvalidArgument, NoisewiseError, Unsupported
 from noisewise.exact import integer
 from noisewise.inference.progress import shown
-from noisewise.plan import Plan
+from noisewise.planning import Plan
 from noisewise.populations.parameters import Array, Theta, rows_of
 from noisewise.privacy.guarantee import ApproxDP
 from noisewise.statistics import Records

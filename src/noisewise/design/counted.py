@@ -19,7 +19,7 @@ from noisewise.design.coordinates import coordinate_slopes
 from noisewise.laws import AdditiveLaw, Form, action_law, additive_law, cell_law
 from noisewise.likelihood import cells
 from noisewise.likelihood.discrete_laws import binomial_log_pmf
-from noisewise.plan import Plan
+from noisewise.planning import Plan
 from noisewise.populations.cleaned import CellStatistic, cell_probabilities
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import AnyPopulation

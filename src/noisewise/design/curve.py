@@ -20,7 +20,7 @@ from noisewise.errors import InvalidArgument, NoisewiseError, Unsupported
 from noisewise.exact import fraction, integer
 from noisewise.inference.progress import shown
 from noisewise.laws import Form
-from noisewise.plan import Plan, plan
+from noisewise.planning import Plan, plan
 from noisewise.privacy.guarantee import ApproxDP
 from noisewise.schema import LARGEST_N, Schema, checked_schema, replace_n
 from noisewise.statistics import Statistic

@@ -28,7 +28,7 @@ from noisewise.likelihood.exact_sum import ExactSum, Layout, similar
 from noisewise.likelihood.integers import sum_log_pmf
 from noisewise.likelihood.inversion import _Sum
 from noisewise.likelihood.quadrature import on_panels
-from noisewise.plan import Plan
+from noisewise.planning import Plan
 from noisewise.populations.parameters import Array, Theta, rows_of
 from noisewise.populations.population import AnyPopulation
 

@@ -15,7 +15,7 @@ from noisewise.design.objective import Objective
 from noisewise.design.optimum import Optimum
 from noisewise.design.search import Point, rounded_in_turn
 from noisewise.errors import InvalidArgument, Unsupported
-from noisewise.plan import Plan, plan
+from noisewise.planning import Plan, plan
 from noisewise.populations.cleaned import records_from_base
 from noisewise.populations.parameters import Array
 from noisewise.privacy.guarantee import Guarantee

@@ -38,7 +38,7 @@ from noisewise.laws import Form
 from noisewise.likelihood.exact_sum import ExactSum
 from noisewise.likelihood.model import check_likelihood
 from noisewise.models.protocol import Model, model_of
-from noisewise.plan import Plan
+from noisewise.planning import Plan
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import AnyPopulation
 from noisewise.statistics import Count, Histogram, Marginals, Records

@@ -20,7 +20,7 @@ from noisewise.design.record_score import scored_record
 from noisewise.likelihood import clipped_normal, clipped_normal_gaussian, local_general
 from noisewise.likelihood.local_answers import LocalAnswers
 from noisewise.likelihood.quadrature import on_panels
-from noisewise.plan import Plan
+from noisewise.planning import Plan
 from noisewise.populations.distribution import NormalLaw
 from noisewise.populations.parameters import Array, Theta, rows_of
 from noisewise.populations.population import AnyPopulation

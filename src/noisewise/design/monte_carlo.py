@@ -23,9 +23,9 @@ from noisewise.errors import Unsupported
 from noisewise.laws import Form, action_law, additive_law, cell_law, smooth_law
 from noisewise.likelihood import normal_gaussian
 from noisewise.likelihood.normal_sum import NormalSum
-from noisewise.likelihood.simulate import columns_of, draw_answers, draw_noise, simulate_values
+from noisewise.likelihood.simulate import draw_answers, draw_noise, simulate_values
 from noisewise.likelihood.smooth_scale import of_sorted
-from noisewise.plan import Plan
+from noisewise.planning import Plan
 from noisewise.populations.cleaned import attach
 from noisewise.populations.distribution import NormalLaw
 from noisewise.populations.multivariate import MultivariateNormal
@@ -132,7 +132,7 @@ class MonteCarloInformation:
         plan, population = self.plan, self.population
         if isinstance(population, MultivariateNormal):
             raise Unsupported("Algorithms 2 and 3 draw columns one by one; use method='auto'.")
-        columns = columns_of(plan.statistic, plan.part_schema)
+        columns = plan.statistic.columns()
         used = attach(population, plan.part_schema, columns)
         raw: dict[str, Array] = {}
         for name, one in used.items():

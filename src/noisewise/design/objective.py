@@ -26,7 +26,7 @@ from noisewise.joining import record_count
 from noisewise.laws import normal_mixture
 from noisewise.likelihood import normal_gaussian
 from noisewise.likelihood.normal_sum import NormalSum
-from noisewise.plan import Plan
+from noisewise.planning import Plan
 from noisewise.populations.parameters import Array
 from noisewise.statistics import Mean, Statistic, Sum
 

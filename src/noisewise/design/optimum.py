@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from noisewise.errors import Unsupported
-from noisewise.plan import Plan
+from noisewise.planning import Plan
 from noisewise.statistics.feature import number_text
 
 

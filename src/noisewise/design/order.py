@@ -32,7 +32,7 @@ from noisewise.design.coordinates import coordinate_slopes
 from noisewise.errors import Unsupported
 from noisewise.laws import SmoothShape, smooth_shape
 from noisewise.likelihood.order_bank import N_SCRAMBLES, OrderBank
-from noisewise.plan import Plan
+from noisewise.planning import Plan
 from noisewise.populations.parameters import Array, Theta, rows_of
 from noisewise.populations.population import AnyPopulation
 

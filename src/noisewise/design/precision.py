@@ -38,7 +38,7 @@ from noisewise.inference.progress import shown
 from noisewise.laws import Form, additive_law, normal_mixture
 from noisewise.likelihood import normal_gaussian
 from noisewise.likelihood.normal_sum import NormalSum
-from noisewise.plan import Plan, plan
+from noisewise.planning import Plan, plan
 from noisewise.populations.multivariate import MultivariateNormal
 from noisewise.populations.parameters import Array
 from noisewise.populations.population import Joint, Population

@@ -18,7 +18,7 @@ from noisewise.errors import Unsupported
 from noisewise.joining import record_count
 from noisewise.likelihood import cells, normal_gaussian
 from noisewise.likelihood.normal_sum import NormalSum
-from noisewise.plan import plan
+from noisewise.planning import plan
 from noisewise.populations.cleaned import attach, cell_probabilities
 from noisewise.populations.multivariate import MultivariateNormal
 from noisewise.populations.parameters import Array, Theta, rows_of

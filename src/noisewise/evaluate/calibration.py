@@ -32,7 +32,7 @@ from noisewise.evaluate.trials import Infer, World, given_posterior, library_pos
 from noisewise.exact import integer
 from noisewise.inference.progress import Progress
 from noisewise.models.protocol import model_of
-from noisewise.plan import Plan
+from noisewise.planning import Plan
 
 Floats = NDArray[np.float64]
 Plans = Plan | Sequence[Plan] | Sequence[Sequence[Plan]]

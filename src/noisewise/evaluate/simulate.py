@@ -16,9 +16,9 @@ import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.joining import record_count
-from noisewise.likelihood.simulate import columns_of, noisy_values
+from noisewise.likelihood.simulate import noisy_values
 from noisewise.models.protocol import Model, model_of
-from noisewise.plan import Part, Plan
+from noisewise.planning import Part, Plan
 from noisewise.populations.parameters import Theta
 from noisewise.populations.population import AnyPopulation
 from noisewise.release import Release
@@ -60,7 +60,7 @@ def simulate_releases(
             continue
         schema = plans[mine[0]].part_schema
         size = record_count(schema, n)
-        columns = sorted({name for k in mine for name in columns_of(plans[k].statistic, schema)})
+        columns = sorted({name for k in mine for name in plans[k].statistic.columns()})
         records = model.sample_records(rng, schema, size, theta, columns)
         values |= {k: noisy_values(rng, plans[k], records)[0] for k in mine}
     return [

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from noisewise.errors import NoisewiseError
 from noisewise.evaluate.simulate import simulate_releases
 from noisewise.inference.progress import Progress, shown
-from noisewise.plan import Plan
+from noisewise.planning import Plan
 from noisewise.release import Release
 
 Floats = NDArray[np.float64]

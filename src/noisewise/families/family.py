@@ -23,7 +23,6 @@ from noisewise.laws import Form, additive_law
 from noisewise.likelihood.conjugate import beta_prior, beta_shapes, dirichlet_prior
 from noisewise.likelihood.joint import checked_releases
 from noisewise.likelihood.normal_sum import Noise
-from noisewise.likelihood.simulate import columns_of
 from noisewise.populations.cleaned import attach
 from noisewise.populations.distribution import BernoulliLaw, CategoricalLaw, GammaLaw, NormalLaw, PoissonLaw
 from noisewise.populations.parameters import Array, scipy_name
@@ -119,7 +118,7 @@ def _one(release: Release, population: Any, n: int) -> Family:
     """The family behind one release."""
     if release.law.form is not Form.NUMBER or additive_law(release.law).mixture() is None:
         raise Unsupported(f"method='gibbs' needs Laplace, geometric or Gaussian noise; {ELSE}")
-    columns = columns_of(release.statistic, release.schema)
+    columns = release.statistic.columns()
     laws = attach(population, release.schema, columns)
     if len(laws) != 1:
         raise Unsupported(f"method='gibbs' is for one column; this release uses {', '.join(columns)}. {ELSE}")

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from noisewise.inference.methods import Found, Methods
     from noisewise.inference.posterior import Posterior
     from noisewise.inference.settings import Settings
-    from noisewise.plan import Plan
+    from noisewise.planning import Plan
     from noisewise.release import Release
 
 __all__ = ["POTENTIALS", "TAU", "GraphicalModel", "probability_name"]

@@ -25,8 +25,8 @@ from noisewise.graphical.probabilities import clique_tables, column_tables, tabl
 from noisewise.graphical.synthetic import record_engine
 from noisewise.joining import record_count
 from noisewise.laws import additive_law
-from noisewise.likelihood.simulate import columns_of, draw_noise
-from noisewise.plan import Plan
+from noisewise.likelihood.simulate import draw_noise
+from noisewise.planning import Plan
 from noisewise.populations.parameters import Theta
 from noisewise.schema import Schema
 from noisewise.statistics import Marginals
@@ -84,7 +84,7 @@ def simulate_values(
         raise InvalidArgument("Records are simulated at potentials; this theta has none.", argument="theta")
     rows = np.asarray(theta[POTENTIALS])
     if isinstance(statistic, Marginals) and statistic.null is not None:
-        records = sample_records(rng, model, schema, size, theta, columns_of(statistic, schema))
+        records = sample_records(rng, model, schema, size, theta, statistic.columns())
         counts = list(statistic.value(records, schema))
     else:
         counts = _from_tables(rng, model, rows, counted, size)

@@ -9,22 +9,18 @@ spent and nothing was shown. The same request again returns the stored bytes and
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 
 import numpy as np
 
 from noisewise.errors import InvalidArgument, InvalidData, NoisewiseError
 from noisewise.holder import draw
-from noisewise.holder.evaluate import lattice_values, order_window, rank_below, record_values
+from noisewise.holder.evaluate import IbisRows, lattice_values
 from noisewise.holder.ledger import Account, Ledger
 from noisewise.holder.table import Table
-from noisewise.laws import ExponentialQuantile, Form, SmoothLaw, action_law, cell_law, smooth_law
-from noisewise.plan import Plan
-from noisewise.plan import plan as make_plan
-from noisewise.privacy import smooth
+from noisewise.laws import ExponentialQuantile, Form, action_law, cell_law, smooth_law
+from noisewise.planning import Plan
 from noisewise.release import Release
-from noisewise.statistics import Moments, Records, SmallestEigenvalue
-from noisewise.statistics.order import OrderStatistic, Quantile
+from noisewise.statistics import Quantile
 
 Drawer = Callable[[], Sequence[int]]
 NEARBY_RANKS = 2000  # order statistics fetched on each side of a private quantile before the rest is asked by rank
@@ -70,15 +66,7 @@ def make_release(table: Table, plan: Plan, *, ledger: Ledger) -> Release:
 
 def _check_price(plan: Plan) -> None:
     """Plan again from the statistic, the schema and the guarantee: noise and price are never taken on trust."""
-    again = make_plan(
-        plan.statistic,
-        plan.schema,
-        guarantee=plan.guarantee,
-        mechanism=plan.law if plan.law.form is Form.ACTION else plan.mechanism,
-        weights=None if isinstance(plan.statistic, Records | OrderStatistic | SmallestEigenvalue) else plan.weights,
-        part=plan.part,
-    )
-    if again != plan:
+    if plan.again() != plan:
         raise InvalidArgument(
             "This plan was altered after it was made: its noise is not what its guarantee asks for. Make it with "
             "plan(...). Nothing was spent.",
@@ -93,7 +81,7 @@ def _identity(table: Table, plan: Plan, key: bytes) -> tuple[str, str | None]:
 
 def _depends_on_places(plan: Plan) -> bool:
     """True where a record's position or key hash decides what it enters: parts and averaged rows."""
-    return plan.part is not None or (isinstance(plan.statistic, Moments) and plan.statistic.block > 1)
+    return plan.part is not None or plan.statistic.block > 1
 
 
 def _prepared(table: Table, plan: Plan) -> Drawer:
@@ -109,60 +97,49 @@ def _prepared(table: Table, plan: Plan) -> Drawer:
 
 def _drawer(table: Table, plan: Plan) -> Drawer:
     """Compute the statistic now; return the function that adds fresh noise to it."""
-    law, statistic = plan.law, plan.statistic
-    if isinstance(statistic, Records):
-        return _records_drawer(table, statistic, plan)
-    if law.form is Form.NUMBER:
-        values = lattice_values(table, plan)
+    return _DRAWERS[plan.law.form](table, plan)
+
+
+def _number_drawer(table: Table, plan: Plan) -> Drawer:
+    law = plan.law
+    values = lattice_values(table, plan)
+    if not plan.statistic.is_local:
         return lambda: [value + noise for value, noise in zip(values, draw.noise(law), strict=True)]
-    if law.form is Form.ACTION:
-        (count,) = lattice_values(table, plan)
-        return lambda: [draw.from_row(action_law(law).rows[count])]
-    assert isinstance(statistic, OrderStatistic)
-    if isinstance(law, ExponentialQuantile):
-        assert isinstance(statistic, Quantile)
-        return _quantile_drawer(table, statistic, law, plan)
-    return _smooth_drawer(table, statistic, smooth_law(law), plan)
-
-
-def _records_drawer(table: Table, statistic: Records, plan: Plan) -> Drawer:
-    law, values = plan.law, record_values(table, statistic, plan)
-    if law.form is Form.CELL:
-        cells = cell_law(law).cells
-        return lambda: np.bincount(draw.answers(law, values), minlength=cells).tolist()
     # Sorted: in row order an answer would name its person.
-    return lambda: sorted(int(v) + int(e) for v, e in zip(values, draw.noise_per_record(law, len(values)), strict=True))
+    return lambda: sorted(v + int(e) for v, e in zip(values, draw.noise_per_record(law, len(values)), strict=True))
 
 
-def _smooth_drawer(table: Table, statistic: OrderStatistic, law: SmoothLaw, plan: Plan) -> Drawer:
-    """The order statistic and its smooth sensitivity, from the ranks that can matter; the scale stays in here."""
-    n = plan.part_schema.largest_n
-    rank = statistic.rank(n)
-    low, high = plan.lattice.low[0], plan.lattice.high[0]
-    floor = smooth.scale_floor(step=1.0, alpha=law.alpha)
-    reach = smooth.reach(beta=law.beta, low=float(low), high=float(high), floor=floor)
-    window = order_window(table, statistic.feature, plan, rank=rank, reach=reach + 1)
-    index = rank - window.first
-    value = int(window.values[index])
-    scale = smooth.smooth_scale(
-        window.values.astype(float), index=index + 1, low=float(low), high=float(high), beta=law.beta
-    )
-    secret_scale = smooth.floored(scale, step=1.0, alpha=law.alpha) * law.step
-    return lambda: [value + draw.smooth_noise(law, secret_scale)]
+def _cell_drawer(table: Table, plan: Plan) -> Drawer:
+    values, cells = np.array(lattice_values(table, plan), dtype=np.int64), cell_law(plan.law).cells
+    return lambda: np.bincount(draw.answers(plan.law, values), minlength=cells).tolist()
 
 
-def _quantile_drawer(table: Table, statistic: Quantile, law: ExponentialQuantile, plan: Plan) -> Drawer:
+def _action_drawer(table: Table, plan: Plan) -> Drawer:
+    (count,) = lattice_values(table, plan)
+    return lambda: [draw.from_row(action_law(plan.law).rows[count])]
+
+
+def _smooth_drawer(table: Table, plan: Plan) -> Drawer:
+    """The order statistic and its smooth sensitivity; the scale stays in here."""
+    law = smooth_law(plan.law)
+    (value,), (secret_scale,) = plan.statistic.scaled(IbisRows(table, plan), law, plan.lattice)
+    return lambda: [int(value[0]) + draw.smooth_noise(law, float(secret_scale))]
+
+
+def _quantile_drawer(table: Table, plan: Plan) -> Drawer:
     """Draw y on the lattice with probability proportional to exp(-eps/2 |#{x < y} - q n|), exactly.
 
     Between neighbouring order statistics the exponent is constant, so intervals near the target are weighed exactly.
     Each far side is weighed by its largest density, and a point drawn there is kept with the ratio of its own
     density to that bound: rejection, so the law is exact while only ranks near the target are fetched.
     """
-    n = plan.part_schema.largest_n
+    statistic, law, rows, n = plan.statistic, plan.law, IbisRows(table, plan), plan.part_schema.largest_n
+    assert isinstance(statistic, Quantile)
+    assert isinstance(law, ExponentialQuantile)
     target, rate = statistic.q * n, law.epsilon / 2
     low, high = plan.lattice.low[0], plan.lattice.high[0]
-    window = order_window(table, statistic.feature, plan, rank=statistic.rank(n), reach=NEARBY_RANKS)
-    values, first = [int(v) for v in window.values], window.first
+    window = rows.window(statistic.feature, plan.lattice, rank=statistic.rank(n), reach=NEARBY_RANKS)
+    values, first = window.values[0].tolist(), window.first
     last = first + len(values) - 1
     # Interval i holds the points y with #{x < y} = i, i.e. s_i < y <= s_{i+1}; the two outer ones are the far sides.
     starts = [low, *(v + 1 for v in values)]
@@ -177,8 +154,17 @@ def _quantile_drawer(table: Table, statistic: Quantile, law: ExponentialQuantile
             is_far = (k == 0 and first > 1) or (k == len(ranks) - 1 and last < n)
             if not is_far:
                 return [point]
-            own = rate * abs(Fraction(rank_below(table, statistic.feature, plan, point)) - target)
+            own = rate * abs(rows.rank_below(statistic.feature, plan.lattice, point) - target)
             if draw.bernoulli_exp(own - exponents[k]):
                 return [point]
 
     return drawn
+
+
+_DRAWERS: dict[Form, Callable[[Table, Plan], Drawer]] = {
+    Form.NUMBER: _number_drawer,
+    Form.CELL: _cell_drawer,
+    Form.ACTION: _action_drawer,
+    Form.SCALED: _smooth_drawer,
+    Form.POINT: _quantile_drawer,
+}

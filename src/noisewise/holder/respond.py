@@ -22,7 +22,7 @@ from noisewise.holder import draw
 from noisewise.laws import Form
 from noisewise.privacy.guarantee import Guarantee
 from noisewise.query import Answer, Query
-from noisewise.statistics.tables import cell_index
+from noisewise.statistics.evaluation import cell_index
 
 
 def respond(query: Query, x: float, *, cap: Guarantee | None = None) -> Answer:

@@ -38,7 +38,7 @@ from noisewise.errors import BudgetExceeded, InvalidArgument, LedgerError, Unsup
 from noisewise.files import checked_path, has_one_name, synchronise
 from noisewise.holder.ledger_store import error_code
 from noisewise.holder.respond import check_cap, check_query, checked_value, drawn_answer
-from noisewise.plan import canonical
+from noisewise.planning import canonical
 from noisewise.printable import printable
 from noisewise.privacy.guarantee import Guarantee, guarantee_from_dict
 from noisewise.query import Answer, Query

@@ -28,13 +28,10 @@ from noisewise.errors import Unsupported
 from noisewise.inference.cells import check_by_cells
 from noisewise.inference.degrees import Degrees, more_answers, told_by_one
 from noisewise.inference.kernels import Floats
-from noisewise.laws import Form
 from noisewise.models.protocol import Model
-from noisewise.plan import Plan, plan
+from noisewise.planning import Plan, planned_again
 from noisewise.populations.parameters import Theta
 from noisewise.release import Release
-from noisewise.statistics import Records, SmallestEigenvalue
-from noisewise.statistics.order import OrderStatistic
 
 __all__ = ["Check", "overall_tail", "plan_of", "predictive_check", "replicate_count", "tail_probabilities"]
 
@@ -128,7 +125,7 @@ def predictive_check(
     labels: list[str] = []
     for index, (release, n) in enumerate(zip(releases, sizes, strict=True)):
         suffix = f" (release {index + 1})" if len(releases) > 1 else ""
-        if isinstance(release.statistic, Records):
+        if release.statistic.is_local:
             by_cells = check_by_cells(release, model.described, theta, counted.unknowns)
             if by_cells.overall is None:
                 # The answers settle unknowns, as far as they go; nothing of them is left over for a check.
@@ -165,18 +162,11 @@ def replicate_count(releases: tuple[Release, ...], sizes: list[int]) -> int:
 
 def plan_of(release: Release) -> Plan:
     """The plan a release was made by, settled again from what the release says."""
-    law, statistic = release.law, release.statistic
-    has_weights = not isinstance(statistic, Records | OrderStatistic | SmallestEigenvalue)
-    made = plan(
-        statistic,
-        release.schema,
-        guarantee=release.guarantee,
-        mechanism=law if law.form is Form.ACTION else law.mechanism,
-        weights=release.weights if has_weights and law.form is not Form.ACTION else None,
-    )
+    law, made = release.law, planned_again(release)
     if getattr(made.law, "step", None) != getattr(law, "step", None):
         raise Unsupported(
-            f"{statistic} was released on another lattice than this version would use; it cannot be simulated again."
+            f"{release.statistic} was released on another lattice than this version would use; it cannot be simulated "
+            "again."
         )
     return replace(made, law=law)
 

@@ -139,11 +139,10 @@ def log_linear_terms(cliques: Sequence[Sequence[str]], levels: Mapping[str, int]
 
 def _advice(releases: Sequence[Release], population: Any, theta: Theta, more: int) -> str:
     """What to release beside this, in the words of the statistics."""
-    from noisewise.likelihood.simulate import columns_of
     from noisewise.schema import Bounded
 
     numeric = sorted(
-        {(name, release) for release in releases for name in columns_of(release.statistic, release.schema)
+        {(name, release) for release in releases for name in release.statistic.columns()
          if isinstance(release.schema.column(name), Bounded)}, key=lambda pair: pair[0]
     )  # fmt: skip
     if not numeric:

@@ -45,7 +45,6 @@ from noisewise.inference.kernels import Floats
 from noisewise.inference.transform import Transform
 from noisewise.joining import stated_sizes
 from noisewise.likelihood.joint import joint_likelihood
-from noisewise.likelihood.simulate import columns_of
 from noisewise.likelihood.stated_n import Partial, all_are_counted, contradictions, noisy_totals, partial_counts
 from noisewise.populations.cleaned import row_moments
 from noisewise.populations.parameters import Theta
@@ -98,7 +97,7 @@ def bounds_sentences(releases: tuple[Release, ...], population: Any, theta: Thet
     middle = {name: np.mean(np.asarray(value), axis=0, keepdims=True) for name, value in theta.items()}
     some = {name: value[:: max(1, len(value) // FEW_ROWS)] for name, value in theta.items()}
     for release in releases:
-        for column in columns_of(release.statistic, release.schema):
+        for column in release.statistic.columns():
             entry = release.schema.column(column)
             if not isinstance(entry, Bounded) or (column, entry.low, entry.high) in seen:
                 continue
@@ -178,7 +177,7 @@ def _released_mean(releases: tuple[Release, ...], column: str) -> float | None:
     """The released mean of a column, where one was released."""
     for release in releases:
         if release.statistic.kind == "mean":
-            row = [str(feature) for feature in release.statistic.row(release.schema)]  # type: ignore[union-attr]
+            row = [str(feature) for feature in release.statistic.row(release.schema)]
             if column in row:
                 return float(release.estimate[row.index(column)])
     return None
@@ -188,7 +187,7 @@ def level_sentences(releases: tuple[Release, ...], population: Any) -> tuple[str
     """Whose share a Bernoulli's p is, for every column with two levels."""
     found: dict[str, None] = {}
     for release in releases:
-        for column in columns_of(release.statistic, release.schema):
+        for column in release.statistic.columns():
             law = population.marginal(column)
             if law.distribution.name != "bernoulli" or "p" not in law.free:
                 continue

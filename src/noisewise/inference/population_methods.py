@@ -22,7 +22,6 @@ from noisewise.inference.transform import Transform
 from noisewise.inference.verdict import CENTRAL_LIMIT_LAW, OWN_LAW, TOLERANCE, Verdict
 from noisewise.likelihood.joint import Product, joint_likelihood
 from noisewise.likelihood.naive import NaiveLikelihood
-from noisewise.likelihood.simulate import columns_of
 from noisewise.populations.cleaned import is_possible
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import AnyPopulation
@@ -109,7 +108,7 @@ class PopulationProblem:
         if lost.size:
             rows = {name: np.asarray(value)[lost] for name, value in theta.items()}
             for release in self.releases:
-                columns = columns_of(release.statistic, release.schema)
+                columns = release.statistic.columns()
                 impossible = ~is_possible(self.population, release.schema, columns, rows)
                 values[lost[impossible]] = -np.inf
         return values

@@ -28,7 +28,6 @@ from noisewise.laws import Form, SmoothLaw, action_law, additive_law, smooth_law
 from noisewise.likelihood.bank_sums import PolynomialSums
 from noisewise.likelihood.model import GroupLaw, Parameters, numerical_score, scalar_supports
 from noisewise.likelihood.scrambles import N_SCRAMBLES, log_error, log_mean, net, typical_error
-from noisewise.likelihood.simulate import columns_of
 from noisewise.likelihood.smooth_scale import of_sorted
 from noisewise.populations.cleaned import attach, records_from_base, single_rows
 from noisewise.populations.parameters import Array, Theta, rows_of
@@ -75,7 +74,7 @@ class RecordsBank(GroupLaw):
         for release in given:
             _check_is_scored(release, alone=len(given) == 1)
         count = integer(n, "n", minimum=1)
-        columns = sorted(frozenset().union(*(columns_of(r.statistic, r.schema) for r in given)))
+        columns = sorted(frozenset().union(*(r.statistic.columns() for r in given)))
         most = count * len(columns)
         if most * FEWEST > MOST_NUMBERS:
             raise Unsupported(

@@ -31,7 +31,6 @@ from noisewise.likelihood.differences import central_difference
 from noisewise.likelihood.large_table import LargeTable
 from noisewise.likelihood.model import GroupLaw, Parameters, scalar_supports
 from noisewise.likelihood.normal_sum import row_of
-from noisewise.likelihood.simulate import columns_of
 from noisewise.likelihood.table_sum import PoissonCells, TableSum
 from noisewise.populations.cleaned import attach, cell_probabilities
 from noisewise.populations.parameters import Array, Theta
@@ -414,4 +413,4 @@ def _check_same_records(releases: tuple[Release, ...]) -> None:
 
 def _check_population(release: Release, population: Any) -> None:
     """Refuse now, in one sentence, a population that does not describe the columns."""
-    attach(population, release.schema, columns_of(release.statistic, release.schema))
+    attach(population, release.schema, release.statistic.columns())

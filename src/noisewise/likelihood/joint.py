@@ -31,14 +31,12 @@ from noisewise.likelihood.model import Likelihood, Parameters, check_likelihood
 from noisewise.likelihood.normal_rows import cautions_at
 from noisewise.likelihood.normal_sum import NormalSum
 from noisewise.likelihood.order_bank import OrderBank
-from noisewise.likelihood.simulate import columns_of
 from noisewise.likelihood.tilted_sum import TiltedSum
 from noisewise.likelihood.whole_tables import WholeTables
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import Joint
 from noisewise.release import Release
-from noisewise.statistics import Histogram, Marginals, Moments, Records, SmallestEigenvalue
-from noisewise.statistics.order import OrderStatistic, Quantile
+from noisewise.statistics import Histogram, Marginals, Moments, Quantile, SmallestEigenvalue, Sort
 from noisewise.statistics.tables import refuse_tied
 
 SMALL_N = 30  # up to here several sums of few records are worth a bank
@@ -99,7 +97,7 @@ class Product:
         laws = [part for group in self.groups for part in group.by_columns]
         factors: list[tuple[set[str], list[Any]]] = [({name}, []) for name in population.columns]
         for law in laws:
-            own = frozenset[str]().union(*(columns_of(r.statistic, r.schema) for r in law.releases))
+            own = frozenset[str]().union(*(r.statistic.columns() for r in law.releases))
             linked = [factor for factor in factors if factor[0] & own]
             factors = [factor for factor in factors if not factor[0] & own]
             names = set().union(*(factor[0] for factor in linked))
@@ -193,13 +191,13 @@ def checked_releases(releases: object) -> tuple[Release, ...]:
 def _group(releases: tuple[Release, ...], population: Any, likelihood: str, n: int) -> Likelihood:
     """The law of releases of the same records."""
     statistics = [release.statistic for release in releases]
-    is_additive = not any(isinstance(statistic, Records | OrderStatistic) for statistic in statistics)
+    is_additive = all(statistic.sort in (Sort.SUMS, Sort.COUNT, Sort.TABLE) for statistic in statistics)
     has_finite = any(release.law.form is Form.ACTION for release in releases)
     if likelihood == "clt":
         if not is_additive or has_finite:
             raise Unsupported("likelihood='clt' needs sums, means, counts or tables; use likelihood='auto'.")
         return _normal(releases, population, n)
-    if any(isinstance(statistic, Records) for statistic in statistics):
+    if any(statistic.is_local for statistic in statistics):
         if len(releases) > 1:
             raise Unsupported(
                 "Local answers and another release of the same records have no joint law that can be computed; "

@@ -30,7 +30,6 @@ from noisewise.compilation import njit
 from noisewise.errors import Unsupported
 from noisewise.laws import Form, additive_law
 from noisewise.likelihood.model import GroupLaw, Parameters, numerical_score, scalar_supports
-from noisewise.likelihood.simulate import columns_of
 from noisewise.likelihood.table_sum import PoissonCells, TableSum
 from noisewise.populations.cleaned import attach, cell_probabilities
 from noisewise.populations.parameters import Array, Theta
@@ -86,7 +85,7 @@ class LargeTable(GroupLaw):
     @classmethod
     def of(cls, releases: tuple[Release, ...], population: Any, *, n: int, small: float = SMALL) -> LargeTable:
         """`small` says from which size of the saddlepoint's terms on the total is convolved; inf: never."""
-        attach(population, releases[0].schema, columns_of(releases[0].statistic, releases[0].schema))
+        attach(population, releases[0].schema, releases[0].statistic.columns())
         published = np.array([release.value for release in releases], dtype=np.int64)
         most = n + int(np.max(np.abs(published))) + 2
         rows, law_of = list[Array](), np.zeros(published.shape, dtype=np.int64)

@@ -17,7 +17,6 @@ alone.
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -35,8 +34,7 @@ from noisewise.populations.cleaned import row_moments
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import Joint
 from noisewise.release import Release
-from noisewise.statistics.feature import Feature, as_feature
-from noisewise.statistics.tables import Histogram, Marginals, refuse_tied
+from noisewise.statistics.feature import Feature
 
 if TYPE_CHECKING:
     from noisewise.likelihood.integrated_noise import IntegratedNoise
@@ -393,37 +391,7 @@ class SumLatent:
 
 def row_of(release: Release) -> tuple[Feature, ...]:
     """The features that a release sums, one a component; the cells of a table are 0/1 features."""
-    statistic, schema = release.statistic, release.schema
-    if isinstance(statistic, Histogram):
-        name, edges = statistic.column, statistic.inner_edges(schema)
-        column = as_feature(name)
-        if edges is None:
-            return tuple(column.equals(level) for level in schema.levels(name).levels)
-        bounds = schema.bounded(name)
-        ends = (bounds.low, *edges, bounds.high)
-        # Cell j is [edge, next edge); the shared end has probability 0 under a density and is counted once below.
-        return tuple(
-            column.between(low, _below(high) if k < len(ends) - 2 else high)
-            for k, (low, high) in enumerate(itertools.pairwise(ends))
-        )
-    refuse_tied(statistic)
-    if isinstance(statistic, Marginals):
-        return _marginal_row(statistic, release)
-    if hasattr(statistic, "row"):
-        return tuple(statistic.row(schema))
-    raise Unsupported(f"{statistic.kind} is not a sum over records.")
-
-
-def _marginal_row(statistic: Marginals, release: Release) -> tuple[Feature, ...]:
-
-    features = []
-    for clique in statistic.cliques:
-        for cell in itertools.product(*(release.schema.levels(name).levels for name in clique)):
-            indicator = as_feature(clique[0]).equals(cell[0])
-            for name, level in zip(clique[1:], cell[1:], strict=True):
-                indicator = indicator * as_feature(name).equals(level)
-            features.append(indicator)
-    return tuple(features)
+    return release.statistic.row(release.schema)
 
 
 def _given(y: Array, mean: Array, covariance: Array, noise: Array, gauss: Any, laplace: Any) -> tuple[Array, Array]:
@@ -443,8 +411,3 @@ def _factor(matrices: Array) -> Array:
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(matrices)
         return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :])
-
-
-def _below(edge: float) -> float:
-    """The largest number below an edge that a feature can name: next to 0, nothing smaller than 1e-90."""
-    return min(float(np.nextafter(edge, -np.inf)), edge - 1e-90)

@@ -25,7 +25,6 @@ from numpy.typing import ArrayLike, NDArray
 from noisewise.errors import InvalidArgument, Unregistered, Unsupported
 from noisewise.exact import integer
 from noisewise.joining import record_count
-from noisewise.lattice import Lattice, entry_steps, lattice_for
 from noisewise.laws import (
     DiscreteGaussian,
     DiscreteLaplace,
@@ -34,25 +33,19 @@ from noisewise.laws import (
     RoundedGaussian,
     SmoothCauchy,
     SmoothLaplace,
-    SmoothLaw,
     action_law,
     additive_law,
     cell_law,
     smooth_law,
 )
-from noisewise.plan import Plan, eigenvalue_gram_step
+from noisewise.planning import Plan
 from noisewise.populations.cleaned import cell_probabilities, row_moments, sample_records
 from noisewise.populations.parameters import Array, Theta
-from noisewise.privacy import smooth
-from noisewise.schema import Schema
-from noisewise.statistics import Count, Histogram, Marginals, Moments, Records, SmallestEigenvalue, Statistic
-from noisewise.statistics.enclosure import feature_range
-from noisewise.statistics.feature import Feature
-from noisewise.statistics.moment_rows import evaluated
-from noisewise.statistics.order import OrderStatistic
-from noisewise.statistics.tables import cell_index
+from noisewise.statistics import Count, Marginals, Rows, Statistic
+from noisewise.statistics.additive import FeatureSums
+from noisewise.statistics.evaluation import NumPyRows, cell_counts
 
-__all__ = ["columns_of", "draw_answers", "draw_noise", "noisy_values", "simulate_values"]
+__all__ = ["draw_answers", "draw_noise", "noisy_values", "simulate_values"]
 
 Integers = NDArray[np.int64]  # of dtype object where sums pass 2^63: whole numbers all the same
 Rng = np.random.Generator
@@ -76,30 +69,20 @@ def simulate_values(
     rows = len(next(iter(theta.values()))) if theta else 1
     if approximate and size > MANY_RECORDS and _has_sum_law(plan.statistic):
         return _publish(rng, plan, _sums_from_their_law(rng, plan, population, theta, size))
-    columns = columns_of(plan.statistic, plan.part_schema)
+    columns = plan.statistic.columns()
     each = max(1, PIECE // (size * len(columns)))
     done = []
     for start in range(0, rows, each):
         some = {name: np.asarray(value)[start : start + each] for name, value in theta.items()}
-        if _is_sum(plan.statistic):
-            sums = [_sums(plan, records) for records in _pieces(rng, plan, population, some, size, columns)]
-            done.append(_publish(rng, plan, _finished(plan, sum(sums[1:], sums[0]))))
-        else:
-            records = sample_records(rng, population, plan.part_schema, size, some, columns)
-            done.append(noisy_values(rng, plan, records))
+        pieces = _pieces(rng, plan, population, some, size, columns)
+        done.append(_noisy(rng, plan, NumPyRows(plan.part_schema, pieces, size)))
     return np.concatenate(done)
 
 
 def noisy_values(rng: Rng, plan: Plan, records: Mapping[str, Array]) -> Integers:
     """The published integers (K, size) of given records, by column (K, n): the plan's statistic with fresh noise."""
-    statistic, law = plan.statistic, plan.law
-    if isinstance(statistic, Records):
-        return _local_answers(rng, plan, statistic, records)
-    if isinstance(statistic, OrderStatistic):
-        if law.form is not Form.SCALED:
-            raise Unsupported(NO_QUANTILE)
-        return _order_statistic(rng, plan, statistic, smooth_law(law), records)
-    return _publish(rng, plan, _finished(plan, _sums(plan, records)))
+    size = np.shape(next(iter(records.values())))[-1]
+    return _noisy(rng, plan, NumPyRows(plan.part_schema, [records], size))
 
 
 def draw_noise(
@@ -173,19 +156,6 @@ def draw_answers(rng: Rng, law: Law, true: ArrayLike) -> Integers:
     return drawn
 
 
-def columns_of(statistic: Statistic, schema: Schema) -> tuple[str, ...]:
-    """The columns a statistic reads."""
-    if isinstance(statistic, Histogram):
-        return (statistic.column,)
-    if isinstance(statistic, Marginals):
-        return tuple(sorted({name for clique in statistic.cliques for name in clique}))
-    if isinstance(statistic, OrderStatistic | Records):
-        row: Sequence[Feature] = (statistic.feature,)
-    else:
-        row = statistic.gram_row(schema) if isinstance(statistic, SmallestEigenvalue) else statistic.row(schema)
-    return tuple(sorted(frozenset().union(*(feature.columns() for feature in row))))
-
-
 # ---- noise ----
 
 
@@ -215,103 +185,33 @@ def _nearest(values: Any) -> Integers:
 # ---- sums of records ----
 
 
-def _is_sum(statistic: Statistic) -> bool:
-    return not isinstance(statistic, OrderStatistic | Records)
-
-
 def _pieces(
     rng: Rng, plan: Plan, population: Any, theta: Theta, size: int, columns: Sequence[str]
 ) -> Iterator[dict[str, Array]]:
     """Records in pieces; rows that are averaged in blocks stay together."""
-    block = plan.statistic.block if isinstance(plan.statistic, Moments) else 1
+    block = plan.statistic.block
     step = max(block, PIECE // len(columns) // block * block)
     for start in range(0, size, step):
         yield sample_records(rng, population, plan.part_schema, min(step, size - start), theta, columns)
 
 
-def _sums(plan: Plan, records: Mapping[str, Array]) -> Any:
-    """The noise-free sums (K, d) of records, in steps; of the Gram matrix for the smallest eigenvalue."""
-    statistic, schema = plan.statistic, plan.part_schema
-    if isinstance(statistic, Histogram):
-        cells = cell_index(np.asarray(records[statistic.column], dtype=float), statistic.inner_edges(schema))
-        return _cell_counts(cells, statistic.tables(schema)[0])
-    if isinstance(statistic, Marginals):
-        if statistic.tied:
-            return statistic.value(records, schema)
-        return np.concatenate(_clique_counts(statistic, records, schema), axis=-1)
-    shape, n = np.shape(next(iter(records.values()))), schema.largest_n
-    if isinstance(statistic, SmallestEigenvalue):
-        return _lattice_sums(evaluated(statistic.gram_row(schema), records, schema), _gram_lattice(plan), shape, n)
-    assert not isinstance(statistic, OrderStatistic | Records)
-    if isinstance(statistic, Moments) and statistic.block > 1:
-        blocks = (shape[0], shape[1] // statistic.block)
-        return _lattice_sums(_block_products(statistic, records, schema), plan.lattice, blocks, n)
-    return _lattice_sums(evaluated(statistic.row(schema), records, schema), plan.lattice, shape, n)
+def _noisy(rng: Rng, plan: Plan, rows: Rows) -> Integers:
+    """The statistic on its lattice as the holder computes it, with noise of its law."""
+    statistic, law = plan.statistic, plan.law
+    if law.form is Form.POINT:
+        raise Unsupported(NO_QUANTILE)
+    if law.form is Form.SCALED:
+        values, secret_scale = statistic.scaled(rows, smooth_law(law), plan.lattice)
+        return np.asarray(values + draw_noise(rng, law, len(values), smooth_scale=secret_scale)[:, None])
+    values = statistic.evaluate(rows, plan.lattice)
+    if law.form is Form.CELL:
+        return cell_counts(draw_answers(rng, law, values), cell_law(law).cells)
+    if statistic.is_local:
+        return np.sort(values + draw_noise(rng, law, values.shape), axis=-1)
+    return _publish(rng, plan, values)
 
 
-def _clique_counts(statistic: Marginals, records: Mapping[str, Array], schema: Schema) -> list[Integers]:
-    counts = []
-    for clique, size in zip(statistic.cliques, statistic.tables(schema), strict=True):
-        cells = np.zeros(np.shape(records[clique[0]]), dtype=np.int64)
-        for name in clique:
-            cells = cells * len(schema.levels(name)) + np.asarray(records[name], dtype=np.int64)
-        counts.append(_cell_counts(cells, size))
-    return counts
-
-
-def _lattice_sums(values: Sequence[Any], lattice: Lattice, shape: tuple[int, ...], n: int) -> Any:
-    """Values rounded to their step, clamped, and summed as integers; Python's where n of them would pass 64 bits."""
-    totals = []
-    for k, value in enumerate(values):
-        steps = _steps(np.broadcast_to(value, shape), lattice, k)
-        total: Any = np.sum(steps - lattice.low[k], axis=-1)
-        if abs(lattice.low[k]) * n >= 2**61:
-            total = total.astype(object)
-        totals.append(total + lattice.low[k] * shape[-1])
-    return np.stack(totals, axis=-1)
-
-
-def _steps(value: Any, lattice: Lattice, k: int) -> Integers:
-    return np.clip(_nearest(np.asarray(value) / lattice.step[k]), lattice.low[k], lattice.high[k])
-
-
-def _block_products(statistic: Moments, records: Mapping[str, Array], schema: Schema) -> list[Any]:
-    """Entries rounded and summed over each block of rows, then multiplied, as the holder does."""
-    entries = statistic.entries(schema)
-    ranges = [feature_range(entry, schema) for entry in entries]
-    fine = lattice_for(entry_steps(ranges), ranges)
-    values = evaluated(entries, records, schema)
-    blocks = [
-        _steps(value, fine, k).reshape(len(value), -1, statistic.block).sum(axis=-1) * fine.step[k]
-        for k, value in enumerate(values)
-    ]
-    products = []
-    for monomial, divisor in zip(statistic.monomials(schema), statistic.divisors(schema), strict=True):
-        product = blocks[monomial[0]] if len(monomial) == 1 else blocks[monomial[0]] * blocks[monomial[1]]
-        products.append(product / divisor)
-    return products
-
-
-def _gram_lattice(plan: Plan) -> Lattice:
-    statistic, schema = plan.statistic, plan.part_schema
-    assert isinstance(statistic, SmallestEigenvalue)
-    row = statistic.gram_row(schema)
-    step = eigenvalue_gram_step(statistic, schema)
-    return lattice_for([step] * len(row), [feature_range(feature, schema) for feature in row])
-
-
-def _finished(plan: Plan, sums: Any) -> Any:
-    """The statistic from its sums: the sums themselves, or the smallest eigenvalue of the Gram matrix they make."""
-    if not isinstance(plan.statistic, SmallestEigenvalue):
-        return sums
-    size, step = len(plan.statistic.features), _gram_lattice(plan).step[0]
-    gram = np.zeros((len(sums), size, size))
-    above = np.triu_indices(size)
-    gram[:, above[0], above[1]] = np.asarray(sums, dtype=float) * step
-    return _steps(np.linalg.eigvalsh(gram, UPLO="U")[:, :1], plan.lattice, 0)
-
-
-def _publish(rng: Rng, plan: Plan, sums: Any) -> Integers:
+def _publish(rng: Rng, plan: Plan, sums: Integers) -> Integers:
     """Noise on every component, or the output of a finite law."""
     law, rows = plan.law, len(sums)
     if law.form is Form.ACTION:
@@ -328,9 +228,7 @@ def _is_one_table(statistic: Statistic) -> bool:
 
 def _has_sum_law(statistic: Statistic) -> bool:
     """True where the sums need not be made of records: one table, or a row of features, rows not averaged."""
-    if isinstance(statistic, OrderStatistic | Records | SmallestEigenvalue | Marginals):
-        return _is_one_table(statistic)
-    return not (isinstance(statistic, Moments) and statistic.block > 1)
+    return _is_one_table(statistic) or (isinstance(statistic, FeatureSums) and statistic.block == 1)
 
 
 def _sums_from_their_law(rng: Rng, plan: Plan, population: Any, theta: Theta, n: int) -> Any:
@@ -339,7 +237,6 @@ def _sums_from_their_law(rng: Rng, plan: Plan, population: Any, theta: Theta, n:
     if _is_one_table(statistic):
         counts = rng.multinomial(n, cell_probabilities(population, schema, statistic, theta))  # type: ignore[arg-type]
         return counts[:, 1:] if isinstance(statistic, Count) else counts
-    assert not isinstance(statistic, OrderStatistic | Records | Histogram | Marginals | SmallestEigenvalue)
     mean, covariance = row_moments(population, schema, statistic.row(schema), theta)
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0))[:, None, :]
@@ -352,40 +249,3 @@ def _sums_from_their_law(rng: Rng, plan: Plan, population: Any, theta: Theta, n:
         is_large = np.max(np.abs(whole)) >= LARGEST_NOISE
         totals.append(np.array([int(v) for v in whole], dtype=object) if is_large else whole.astype(np.int64))
     return np.stack(totals, axis=-1)
-
-
-# ---- order statistics and local answers ----
-
-
-def _order_statistic(
-    rng: Rng, plan: Plan, statistic: OrderStatistic, law: SmoothLaw, records: Mapping[str, Array]
-) -> Integers:
-    """The order statistic and its smooth sensitivity, on the lattice as the holder computes them."""
-    (value,) = evaluated((statistic.feature,), records, plan.part_schema)
-    ranked = np.sort(_steps(value, plan.lattice, 0), axis=-1)
-    n = ranked.shape[-1]
-    rank, low, high = statistic.rank(n), float(plan.lattice.low[0]), float(plan.lattice.high[0])
-    floor = smooth.scale_floor(step=1.0, alpha=law.alpha)
-    reach = smooth.reach(beta=law.beta, low=low, high=high, floor=floor) + 1
-    first = max(0, rank - 1 - reach)
-    window = ranked[:, first : rank + reach].astype(float)
-    scale = [smooth.smooth_scale(row, index=rank - first, low=low, high=high, beta=law.beta) for row in window]
-    secret_scale = np.array([smooth.floored(s, step=1.0, alpha=law.alpha) * law.step for s in scale])
-    noise = draw_noise(rng, law, len(ranked), smooth_scale=secret_scale)
-    return np.asarray(ranked[:, rank - 1] + noise)[:, None]
-
-
-def _local_answers(rng: Rng, plan: Plan, statistic: Records, records: Mapping[str, Array]) -> Integers:
-    law, schema = plan.law, plan.part_schema
-    if law.form is Form.CELL:
-        return _cell_counts(draw_answers(rng, law, statistic.cell(records, schema)), cell_law(law).cells)
-    (value,) = evaluated((statistic.feature,), records, schema)
-    steps = _steps(value, plan.lattice, 0)
-    return np.sort(steps + draw_noise(rng, law, steps.shape), axis=-1)
-
-
-def _cell_counts(cells: Any, size: int) -> Integers:
-    """How many of the last axis lie in each cell, (K, size)."""
-    rows = len(cells)
-    flat = np.asarray(cells, dtype=np.int64) + size * np.arange(rows)[:, None]
-    return np.bincount(flat.ravel(), minlength=rows * size).reshape(rows, size)

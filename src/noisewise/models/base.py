@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from noisewise.inference.posterior import Posterior
     from noisewise.inference.settings import Settings
     from noisewise.models.protocol import Laws
-    from noisewise.plan import Plan
+    from noisewise.planning import Plan
     from noisewise.release import Release
     from noisewise.schema import Schema
 

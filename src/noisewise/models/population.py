@@ -26,7 +26,7 @@ from noisewise.inference.verdict import Verdict
 from noisewise.joining import Joined, joined
 from noisewise.likelihood.joint import Product, checked_releases, joint_likelihood
 from noisewise.models.base import ModelBase
-from noisewise.plan import Plan
+from noisewise.planning import Plan
 from noisewise.populations.cleaned import sample_records
 from noisewise.populations.parameters import Array, Support, Theta
 from noisewise.populations.population import AnyPopulation

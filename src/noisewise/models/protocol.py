@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from noisewise.design.information import Engine
     from noisewise.inference.degrees import Degrees
     from noisewise.inference.posterior import Posterior
-    from noisewise.plan import Plan
+    from noisewise.planning import Plan
     from noisewise.release import Release
     from noisewise.schema import Schema
 

@@ -14,7 +14,7 @@ import numpy as np
 from noisewise.errors import InvalidArgument
 from noisewise.exact import integer
 from noisewise.models.protocol import Model, model_of
-from noisewise.plan import Plan
+from noisewise.planning import Plan
 from noisewise.populations.parameters import rows_of
 from noisewise.release import Release
 

@@ -12,9 +12,9 @@ import numpy as np
 from noisewise.laws import Form
 from noisewise.likelihood.simulate import draw_answers, draw_noise
 from noisewise.online.asked import Question, question_of
-from noisewise.plan import Plan
+from noisewise.planning import Plan
 from noisewise.query import Answer, Query
-from noisewise.statistics.tables import cell_index
+from noisewise.statistics.evaluation import cell_index
 
 __all__ = ["simulated_answer"]
 

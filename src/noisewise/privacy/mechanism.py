@@ -1,8 +1,8 @@
 """Mechanisms and where they are valid.
 
 A mechanism turns a sensitivity and a guarantee into a noise law. The table below says which mechanism gives
-which kind of guarantee to which statistics; anything else is refused with the table, because a mechanism
-outside its row is not weaker privacy but none.
+which kind of guarantee to which sorts of statistics; anything else is refused with the table (`statistics.validity`),
+because a mechanism outside its row is not weaker privacy but none.
 
 A mechanism that adds noise to numbers says by which norm they are measured, the noise scale of a sum of given
 sensitivity, and the law at a scale. `register_mechanism` adds a row: before it is believed, the exact divergence of its
@@ -14,18 +14,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Protocol
 
-from noisewise.errors import InvalidArgument, Unregistered, Unsupported
+from noisewise.errors import InvalidArgument, Unregistered
 from noisewise.laws import AdditiveLaw, DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from noisewise.privacy.calibration import gaussian_sigma, laplace_scale
 from noisewise.privacy.guarantee import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
 
-ADDITIVE = ("mean", "sum", "count", "truncated-sum", "histogram", "marginals", "moments", "smallest-eigenvalue")
-COUNTS = ("count", "histogram", "marginals")
-ORDER = ("median", "maximum", "minimum")
-ADD_REMOVE = ("count", "sum", "truncated-sum", "histogram", "marginals", "moments", "smallest-eigenvalue")
+COUNTS = ("count", "table")  # sorts of statistics: see `statistics.protocol.Sort`
+ADDITIVE = ("sums", *COUNTS)
 
 Scales = tuple[float, ...]
+
+
+class Released(Protocol):
+    """What a mechanism asks of a statistic."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def sort(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +53,19 @@ class AddedNoise:
 
 @dataclass(frozen=True, slots=True)
 class Mechanism:
-    """One line of the table: its name, the guarantees it can give, the statistics it can serve, and its noise."""
+    """One line of the table: its name, the guarantees it can give, the statistics it can serve, and its noise.
+
+    Statistics are named by their sort (sums, count, table, order, quantile, answers), or one by its kind.
+    """
 
     name: str
     guarantees: tuple[type[Guarantee], ...]
     statistics: tuple[str, ...]
     added: AddedNoise | None = None
+
+    def serves(self, statistic: Released) -> bool:
+        """Whether a record can be hidden in this statistic by this mechanism."""
+        return statistic.sort in self.statistics or statistic.kind in self.statistics
 
 
 def _laplace(sensitivity: Fraction, guarantee: Guarantee) -> Fraction:
@@ -74,12 +89,12 @@ def _gaussian_law(scale: Scales, step: Scales, guarantee: Guarantee) -> Additive
 LAPLACE = AddedNoise(1, _laplace, _laplace_law)
 GAUSSIAN = AddedNoise(2, _gaussian, _gaussian_law)
 TABLE = [
-    Mechanism("laplace", (PureDP,), (*ADDITIVE, "records"), LAPLACE),
-    Mechanism("gaussian", (ZeroConcentratedDP, GaussianDP, ApproxDP), (*ADDITIVE, "records"), GAUSSIAN),
+    Mechanism("laplace", (PureDP,), (*ADDITIVE, "answers"), LAPLACE),
+    Mechanism("gaussian", (ZeroConcentratedDP, GaussianDP, ApproxDP), (*ADDITIVE, "answers"), GAUSSIAN),
     Mechanism("geometric", (PureDP,), COUNTS, LAPLACE),
-    Mechanism("randomized-response", (PureDP,), ("records",)),
-    Mechanism("smooth-laplace", (ApproxDP,), ORDER),
-    Mechanism("smooth-cauchy", (PureDP,), ORDER),
+    Mechanism("randomized-response", (PureDP,), ("answers",)),
+    Mechanism("smooth-laplace", (ApproxDP,), ("order",)),
+    Mechanism("smooth-cauchy", (PureDP,), ("order",)),
     Mechanism("exponential", (PureDP,), ("quantile",)),
     Mechanism("finite", (PureDP,), ("count",)),
 ]
@@ -113,37 +128,3 @@ def register_mechanism(mechanism: Mechanism) -> None:
         raise InvalidArgument(f"There is a mechanism {mechanism.name!r} already.", argument="mechanism")
     check_claims(mechanism)
     TABLE.append(mechanism)
-
-
-def default_mechanism(kind: str, guarantee: Guarantee, *, is_categorical: bool) -> str:
-    """The first mechanism of the table that serves this statistic under this guarantee."""
-    if kind == "records" and is_categorical:
-        return "randomized-response"
-    for row in TABLE:
-        if kind in row.statistics and isinstance(guarantee, row.guarantees):
-            return row.name
-    raise Unsupported(f"No mechanism gives {kind} a guarantee of kind {guarantee.kind}.\n{validity_table()}")
-
-
-def check_validity(mechanism: str, kind: str, guarantee: Guarantee, *, neighbours: str) -> None:
-    """Refuse a mechanism outside its row of the table, with the table."""
-    row = mechanism_named(mechanism)
-    if kind not in row.statistics or not isinstance(guarantee, row.guarantees):
-        raise Unsupported(
-            f"The mechanism {mechanism!r} does not give {kind} a guarantee of kind {guarantee.kind}. "
-            f"Nothing was spent. It is valid only as in this table:\n{validity_table()}"
-        )
-    if neighbours == "add-remove" and kind not in ADD_REMOVE:
-        raise Unsupported(
-            f"{kind} needs neighbours='change-one': with a private number of records only "
-            f"{', '.join(ADD_REMOVE)} can be released. Nothing was spent."
-        )
-
-
-def validity_table() -> str:
-    """The table as text."""
-    lines = ["  mechanism            guarantee                                       statistics"]
-    for row in TABLE:
-        kinds = ", ".join(kind.__name__ for kind in row.guarantees)
-        lines.append(f"  {row.name:<20} {kinds:<47} {', '.join(row.statistics)}")
-    return "\n".join(lines)

@@ -24,7 +24,7 @@ from noisewise.errors import Unsupported
 from noisewise.joining import record_count
 from noisewise.laws import additive_law, normal_mixture
 from noisewise.likelihood import normal_gaussian
-from noisewise.plan import Plan
+from noisewise.planning import Plan
 from noisewise.populations.parameters import Theta, rows_of
 from noisewise.regression.configurations import Configurations
 from noisewise.regression.location import CONFIGURATION_SHARE

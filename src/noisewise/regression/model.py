@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from noisewise.inference.methods import Found, Methods
     from noisewise.inference.posterior import Posterior
     from noisewise.inference.settings import Settings
-    from noisewise.plan import Plan
+    from noisewise.planning import Plan
     from noisewise.regression.confidential import MomentsLaws
     from noisewise.regression.information import MomentsInformation
     from noisewise.regression.methods import RegressionMethod

@@ -20,7 +20,7 @@ from noisewise.exact import integer
 from noisewise.joining import record_count
 from noisewise.laws import additive_law
 from noisewise.likelihood.simulate import Integers, draw_noise
-from noisewise.plan import Plan
+from noisewise.planning import Plan
 from noisewise.populations.parameters import Theta, rows_of
 from noisewise.regression.location_rows import LocationLaw
 from noisewise.regression.priors import (

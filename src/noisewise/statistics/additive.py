@@ -6,19 +6,22 @@
     TruncatedSum(f, ...)     the sum over records whose column lies in [low, high]; the others are redacted
 
 Every additive statistic is described by its `row`: the features summed, in order. One function computes the joint
-sensitivity of any row (`sensitivity.py`), one computes the integer sums on records (`holder/evaluate.py`).
+sensitivity of any row (`sensitivity.py`), one settles its noise (`settling.py`), one sums it on records (`Rows.sums`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
 from noisewise.errors import InvalidArgument
+from noisewise.lattice import Lattice
+from noisewise.privacy.guarantee import Guarantee
 from noisewise.schema import Schema, checked_schema
 from noisewise.statistics.enclosure import feature_ranges
 from noisewise.statistics.feature import (
@@ -29,6 +32,7 @@ from noisewise.statistics.feature import (
     column_name,
     number_text,
 )
+from noisewise.statistics.protocol import Rows, Settled, Sort, Statistic, Whole
 from noisewise.statistics.sensitivity import (
     Sensitivity,
     checked_norm,
@@ -37,7 +41,9 @@ from noisewise.statistics.sensitivity import (
     joint_sensitivity,
     unit_range_weights,
 )
+from noisewise.statistics.settling import ONE, given_weights, settled_counts, settled_sums
 
+S = TypeVar("S", bound=Statistic)
 MOST_FEATURES = 2000
 MOST_OPERATIONS = 20_000  # of all features of a statistic together
 
@@ -48,14 +54,16 @@ def sums(row: Sequence[Feature], columns: Mapping[str, Any], schema: Schema) -> 
     return np.stack([np.sum(feature.fold(algebra, memory), axis=-1) for feature in row], axis=-1)
 
 
-class FeatureSums:
-    """What every statistic made of a row of features shares. Abstract: `row` is the subclass's own."""
+class FeatureSums(Statistic):
+    """What every statistic made of a row of features shares: a subclass says its `row`, columns, labels and text."""
 
     __slots__ = ()
-    is_count: ClassVar[bool] = False
+    sort: ClassVar[Sort] = Sort.SUMS
+    is_searched: ClassVar[bool] = True
 
+    @abstractmethod
     def row(self, schema: Schema) -> tuple[Feature, ...]:
-        raise TypeError(f"{type(self).__name__} must say which features it sums.")
+        """The features that are summed, in the order of the components."""
 
     def default_weights(self, schema: Schema) -> tuple[Fraction, ...]:
         """Each component scaled to unit range, so that none drowns another."""
@@ -67,8 +75,15 @@ class FeatureSums:
         given = self.default_weights(schema) if weights is None else checked_weights(weights, len(row))
         return joint_sensitivity(row, schema, norm=checked_norm(norm), weights=given)
 
+    def settle(
+        self, schema: Schema, guarantee: Guarantee, mechanism: str, weights: tuple[Fraction, ...] | None
+    ) -> Settled:
+        return settled_sums(self, schema, guarantee, mechanism, given_weights(self.default_weights(schema), weights))
+
+    def evaluate(self, rows: Rows, lattice: Lattice) -> Whole:
+        return rows.sums(self.row(rows.schema), lattice)
+
     def value(self, columns: Mapping[str, Any], schema: Schema) -> Any:
-        """The statistic on NumPy columns, unrounded; the last axis of a column is the record's."""
         return sums(self.row(schema), columns, schema)
 
 
@@ -78,9 +93,20 @@ class Mean(FeatureSums):
 
     features: tuple[Feature, ...]
     kind: ClassVar[str] = "mean"
+    needs_public_n: ClassVar[bool] = True
 
     def __init__(self, *features: object) -> None:
         object.__setattr__(self, "features", read_features(features, "Mean"))
+
+    @classmethod
+    def from_entries(cls, entries: Mapping[str, Any]) -> Self:
+        return with_listed(cls, entries, "features")
+
+    def columns(self) -> tuple[str, ...]:
+        return columns_of(self.features)
+
+    def divisor(self, schema: Schema) -> int:
+        return schema.largest_n
 
     def row(self, schema: Schema) -> tuple[Feature, ...]:
         return checked_row(self.features, schema)
@@ -89,7 +115,7 @@ class Mean(FeatureSums):
         return tuple(f"mean({feature})" for feature in self.features)
 
     def value(self, columns: Mapping[str, Any], schema: Schema) -> Any:
-        n = np.shape(columns[next(iter(self.features[0].columns()))])[-1]
+        n = np.shape(columns[self.columns()[0]])[-1]
         return sums(self.row(schema), columns, schema) / n
 
     def to_dict(self) -> dict[str, object]:
@@ -108,6 +134,13 @@ class Sum(FeatureSums):
 
     def __init__(self, *features: object) -> None:
         object.__setattr__(self, "features", read_features(features, "Sum"))
+
+    @classmethod
+    def from_entries(cls, entries: Mapping[str, Any]) -> Self:
+        return with_listed(cls, entries, "features")
+
+    def columns(self) -> tuple[str, ...]:
+        return columns_of(self.features)
 
     def row(self, schema: Schema) -> tuple[Feature, ...]:
         return checked_row(self.features, schema)
@@ -128,7 +161,8 @@ class Count(FeatureSums):
 
     condition: Feature
     kind: ClassVar[str] = "count"
-    is_count: ClassVar[bool] = True
+    sort: ClassVar[Sort] = Sort.COUNT
+    is_searched: ClassVar[bool] = False
 
     def __init__(self, condition: Feature) -> None:
         if not isinstance(condition, Feature) or not _is_condition(condition):
@@ -137,6 +171,9 @@ class Count(FeatureSums):
                 argument="condition",
             )
         object.__setattr__(self, "condition", condition)
+
+    def columns(self) -> tuple[str, ...]:
+        return columns_of((self.condition,))
 
     def row(self, schema: Schema) -> tuple[Feature, ...]:
         return checked_row((self.condition,), schema)
@@ -151,6 +188,11 @@ class Count(FeatureSums):
         (weight,) = (Fraction(1),) if weights is None else checked_weights(weights, 1)
         self.row(schema)
         return exact(weight, checked_norm(norm), "one record is in the count or not")
+
+    def settle(
+        self, schema: Schema, guarantee: Guarantee, mechanism: str, weights: tuple[Fraction, ...] | None
+    ) -> Settled:
+        return settled_counts(self, schema, guarantee, mechanism, given_weights(ONE, weights))
 
     def to_dict(self) -> dict[str, object]:
         return {"kind": self.kind, "condition": str(self.condition)}
@@ -178,6 +220,9 @@ class TruncatedSum(FeatureSums):
         object.__setattr__(self, "low", kept.arguments[1])
         object.__setattr__(self, "high", kept.arguments[2])
 
+    def columns(self) -> tuple[str, ...]:
+        return columns_of((*self.features, as_feature(self.column)))
+
     def row(self, schema: Schema) -> tuple[Feature, ...]:
         schema.bounded(self.column)
         kept = as_feature(self.column).between(self.low, self.high)
@@ -196,6 +241,17 @@ class TruncatedSum(FeatureSums):
     def __str__(self) -> str:
         bounds = f"{number_text(self.low)}, {number_text(self.high)}"
         return f"truncated_sum([{', '.join(map(str, self.features))}], {as_feature(self.column)}, {bounds})"
+
+
+def columns_of(features: Sequence[Feature]) -> tuple[str, ...]:
+    """The columns that features read, in alphabetical order."""
+    return tuple(sorted(frozenset[str]().union(*(feature.columns() for feature in features))))
+
+
+def with_listed(kind: Callable[..., S], entries: Mapping[str, Any], listed: str) -> S:
+    """A statistic whose entry `listed` is given as arguments of their own."""
+    named = dict(entries)
+    return kind(*named.pop(listed, []), **named)
 
 
 def read_features(features: Sequence[object], name: str) -> tuple[Feature, ...]:

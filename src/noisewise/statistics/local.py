@@ -16,26 +16,38 @@ from typing import Any, ClassVar
 import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.lattice import Lattice, lattice_for, sum_step, unit_lattice
+from noisewise.laws.finite import randomized_response
+from noisewise.privacy.guarantee import Guarantee, PureDP
+from noisewise.privacy.mechanism import added_noise
 from noisewise.schema import Levels, Schema, checked_schema
-from noisewise.statistics.additive import read_features
+from noisewise.statistics.additive import columns_of, read_features
 from noisewise.statistics.enclosure import feature_range
+from noisewise.statistics.evaluation import cell_counts, cell_index
 from noisewise.statistics.feature import Feature, number_text
+from noisewise.statistics.protocol import Rows, Settled, Sort, Statistic, Whole, refuse_weights
 from noisewise.statistics.sensitivity import Sensitivity, checked_norm, exact
-from noisewise.statistics.tables import cell_index, read_edges
+from noisewise.statistics.settling import ONE, calibrated, scales
+from noisewise.statistics.tables import read_edges
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class Records:
+class Records(Statistic):
     """One private answer a record: the feature with noise, or its cell under randomized response."""
 
     feature: Feature
     cells: tuple[float, ...] | None
     kind: ClassVar[str] = "records"
-    is_count: ClassVar[bool] = False
+    sort: ClassVar[Sort] = Sort.ANSWERS
+    takes_weights: ClassVar[bool] = False
+    needs_public_n: ClassVar[bool] = True
 
     def __init__(self, feature: object, cells: Sequence[object] | None = None) -> None:
         object.__setattr__(self, "feature", read_features((feature,), "Records")[0])
         object.__setattr__(self, "cells", None if cells is None else read_edges(cells, "cells"))
+
+    def columns(self) -> tuple[str, ...]:
+        return columns_of((self.feature,))
 
     def is_categorical(self, schema: Schema) -> bool:
         """True where an answer is a cell (levels, thresholds, cells), so that randomized response applies."""
@@ -77,19 +89,46 @@ class Records:
 
     def sensitivity(self, schema: Schema, norm: int = 1, weights: Sequence[object] | None = None) -> Sensitivity:
         """The range of one answer: the record of one person may be any other."""
-        if weights is not None:
-            raise InvalidArgument("records has one component and takes no weights.", argument="weights")
+        refuse_weights(self, weights)
         if self.is_categorical(schema):
             raise Unsupported("An answer that is a cell has no numeric sensitivity; it uses randomized-response.")
         low, high, _ = feature_range(self.feature, schema)
         return exact(Fraction(high) - Fraction(low), checked_norm(norm), "the range of one answer")
 
+    def settle(
+        self, schema: Schema, guarantee: Guarantee, mechanism: str, weights: tuple[Fraction, ...] | None
+    ) -> Settled:
+        refuse_weights(self, weights)
+        if mechanism == "randomized-response":
+            assert isinstance(guarantee, PureDP)
+            cells = self.cell_count(schema)
+            return Settled(ONE, randomized_response(cells, guarantee.epsilon), unit_lattice(cells), None)
+        low, high, error = feature_range(self.feature, schema)
+        if not low < high:
+            raise InvalidArgument(
+                f"The feature {self.feature!s:.200} is the same for every record within the declared bounds, so its "
+                "answers tell nothing: change its limits (clip, between) or the schema's bounds. Nothing was spent.",
+                argument="feature",
+            )
+        noise = added_noise(mechanism)
+        unrounded = self.sensitivity(schema, norm=noise.norm)
+        (scale,) = scales(noise, unrounded, guarantee, ONE)
+        lattice = lattice_for([sum_step(scale=scale, n=1, low=low, high=high, error=error)], [(low, high, error)])
+        span = (lattice.high[0] - lattice.low[0]) * Fraction(lattice.step[0])
+        rounded = exact(span, unrounded.norm, unrounded.argument)
+        return Settled(ONE, calibrated(noise, rounded, lattice, guarantee, ONE), lattice, rounded)
+
+    def evaluate(self, rows: Rows, lattice: Lattice) -> Whole:
+        """The answer of each record before noise: its lattice value, or its cell."""
+        if self.is_categorical(rows.schema):
+            return rows.answered_cells(self.feature, self.cells)
+        return rows.answers(self.feature, lattice)
+
     def value(self, columns: Mapping[str, Any], schema: Schema) -> Any:
         """The noise-free answers, sorted; or the count of each cell."""
         if not self.is_categorical(schema):
             return np.sort(self.feature.value(columns, schema), axis=-1)
-        cells = self.cell(columns, schema)
-        return np.stack([(cells == j).sum(axis=-1) for j in range(self.cell_count(schema))], axis=-1)
+        return cell_counts(self.cell(columns, schema), self.cell_count(schema))
 
     def to_dict(self) -> dict[str, object]:
         cells = None if self.cells is None else list(self.cells)

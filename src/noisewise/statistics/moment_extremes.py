@@ -22,8 +22,9 @@ import numpy as np
 
 from noisewise.schema import Bounded, Schema
 from noisewise.statistics.enclosure import Array, operations
+from noisewise.statistics.evaluation import evaluated
 from noisewise.statistics.feature import Feature
-from noisewise.statistics.moment_rows import Box, Monomial, evaluated
+from noisewise.statistics.moment_rows import Box, Monomial
 
 LARGEST_ENUMERATION = 120_000  # sign patterns x faces x positions of the other rows: about a second
 LARGEST_CUT = 17  # nodes

@@ -13,15 +13,12 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any
-
-import numpy as np
 
 from noisewise.errors import InvalidArgument
 from noisewise.exact import fraction, root_above
 from noisewise.schema import Bounded, Schema
 from noisewise.statistics.enclosure import feature_range
-from noisewise.statistics.feature import Feature, NumPyAlgebra, constant
+from noisewise.statistics.feature import Feature, constant
 
 Monomial = tuple[int, ...]
 Box = Sequence[tuple[Fraction, Fraction]]
@@ -39,11 +36,6 @@ def standardised(features: Sequence[Feature], centre: Named, scale: Named) -> tu
         moved = feature if c == 0 else feature - constant(c)
         row.append(moved if s == 1 else Feature("multiply", (moved, constant(float(1 / s)))))
     return tuple(row)
-
-
-def evaluated(entries: Sequence[Feature], columns: Mapping[str, Any], schema: Schema) -> list[Any]:
-    algebra, memory = NumPyAlgebra(columns, schema), {}  # type: NumPyAlgebra, dict[Feature, Any]
-    return list(np.broadcast_arrays(*(entry.fold(algebra, memory) for entry in entries)))
 
 
 def named_numbers(given: Mapping[str, object] | None, features: Sequence[Feature], argument: str) -> Named:

@@ -7,8 +7,6 @@ keeping their direction: (x, y) -> (x, y) min(1, R / |(x, y)|). `fourth=True` ad
 that methods for non-normal covariates need. `average=k` sums rows in blocks of k positions and divides by sqrt k
 before the products are taken (change-one only: a block is a position). The joint sensitivity of all components is in
 `moment_bounds.py`, its proofs in docs/sensitivity-of-moments.md.
-
-`SmallestEigenvalue` is lambda_min(X'X) of shortened rows; by Weyl's inequality one record moves it by at most R^2.
 """
 
 from __future__ import annotations
@@ -25,24 +23,28 @@ import numpy as np
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import fraction, integer
 from noisewise.exact import text as exact_text
+from noisewise.lattice import Lattice, entry_steps, lattice_for
+from noisewise.privacy.guarantee import Guarantee
+from noisewise.privacy.mechanism import added_noise
 from noisewise.schema import LARGEST_N, Schema
-from noisewise.statistics.additive import FeatureSums, read_features
+from noisewise.statistics.additive import FeatureSums, columns_of, read_features
+from noisewise.statistics.enclosure import feature_ranges
+from noisewise.statistics.evaluation import evaluated
 from noisewise.statistics.feature import LARGEST_FEATURE, Feature, shrunk
 from noisewise.statistics.moment_bounds import moment_sensitivity
 from noisewise.statistics.moment_rows import (
     Monomial,
     Named,
     checked_box,
-    evaluated,
-    fills_its_box,
     frobenius_weight,
     largest_change,
     monomial_feature,
     named_numbers,
-    shrunk_box,
     standardised,
 )
+from noisewise.statistics.protocol import Blocks, Rows, Settled, Whole
 from noisewise.statistics.sensitivity import Sensitivity, checked_norm, checked_weights
+from noisewise.statistics.settling import Range, given_weights, rounding, settled_sums
 
 PARTS = ("xx", "xy", "yy")
 LARGEST_ROW = 5000  # products
@@ -79,7 +81,7 @@ class Moments(FeatureSums):
         average: int | None = None,
     ) -> None:
         assign = object.__setattr__
-        *x, y = read_features((*_several(features, "Moments"), response), "Moments")
+        *x, y = read_features((*several(features, "Moments"), response), "Moments")
         assign(self, "features", tuple(x))
         assign(self, "response", y)
         assign(self, "intercept", _flag(intercept, "intercept"))
@@ -96,7 +98,7 @@ class Moments(FeatureSums):
         if math.comb(len(x) + 2, 2) + (math.comb(len(x) + 4, 4) if self.fourth else 0) > LARGEST_ROW:
             raise InvalidArgument(f"More than {LARGEST_ROW} products; name fewer features.", argument="features")
         if self.shrink is not None:
-            _check_shortened((*x, y), 4 if self.fourth else 2)
+            check_shortened((*x, y), 4 if self.fourth else 2)
 
     @property
     def block(self) -> int:
@@ -107,6 +109,9 @@ class Moments(FeatureSums):
     def radius(self) -> Fraction | None:
         """The norm R to which rows are shortened, never below the float that evaluation uses."""
         return None if self.shrink is None else max(self.shrink, Fraction(float(self.shrink)))
+
+    def columns(self) -> tuple[str, ...]:
+        return columns_of((*self.features, self.response))
 
     def entries(self, schema: Schema) -> tuple[Feature, ...]:
         """(x_1..x_d, y) as features: centred, scaled and, with `shrink`, shortened together."""
@@ -188,6 +193,26 @@ class Moments(FeatureSums):
             raise InvalidArgument("entry_moves must name one number an entry of (x, y).", argument="entry_moves")
         return self._sensitivity(schema, norm, weights, moves)
 
+    def settle(
+        self, schema: Schema, guarantee: Guarantee, mechanism: str, weights: tuple[Fraction, ...] | None
+    ) -> Settled:
+        given = given_weights(self.default_weights(schema), weights)
+        if self.block == 1:
+            return settled_sums(self, schema, guarantee, mechanism, given)
+        unrounded, ranges = self._averaged(schema, added_noise(mechanism).norm, given)
+        rows = schema.largest_n // self.block
+        return settled_sums(self, schema, guarantee, mechanism, given, ranges=ranges, rows=rows, sensitivity=unrounded)
+
+    def evaluate(self, rows: Rows, lattice: Lattice) -> Whole:
+        if self.block == 1:
+            return rows.sums(self.row(rows.schema), lattice)
+        entries, schema = self.entries(rows.schema), rows.schema
+        ranges = feature_ranges(entries, schema)
+        fine = lattice_for(entry_steps(ranges), ranges)
+        return rows.block_sums(
+            Blocks(entries, fine, self.monomials(schema), self.divisors(schema), self.block), lattice
+        )
+
     def value(self, columns: Mapping[str, Any], schema: Schema) -> Any:
         """The sums on NumPy columns, unrounded; the last axis of a column is the record's."""
         self._box(schema)
@@ -210,9 +235,9 @@ class Moments(FeatureSums):
             "response": str(self.response),
             "intercept": self.intercept,
             "parts": list(self.parts),
-            "centre": {name: _plain(number) for name, number in self.centre},
-            "scale": {name: _plain(number) for name, number in self.scale},
-            "shrink": None if self.shrink is None else _plain(self.shrink),
+            "centre": {name: plain(number) for name, number in self.centre},
+            "scale": {name: plain(number) for name, number in self.scale},
+            "shrink": None if self.shrink is None else plain(self.shrink),
         }
         if self.fourth:
             data["fourth"] = True
@@ -224,9 +249,21 @@ class Moments(FeatureSums):
         options = [] if self.intercept else ["intercept=False"]
         options += [] if self.parts == PARTS else [f"parts={list(self.parts)!r}"]
         options += ["fourth=True"] if self.fourth else []
-        options += _written(self.centre, self.scale, self.shrink)
+        options += written(self.centre, self.scale, self.shrink)
         options += [] if self.average is None else [f"average={self.average}"]
-        return f"moments({', '.join([_listed(self.features), str(self.response), *options])})"
+        return f"moments({', '.join([listed(self.features), str(self.response), *options])})"
+
+    def _averaged(self, schema: Schema, norm: int, weights: tuple[Fraction, ...]) -> tuple[Sensitivity, list[Range]]:
+        """Averaged rows: the sensitivity with entries already rounded, and the range of each product of block sums."""
+        bounds = feature_ranges(self.entries(schema), schema)
+        moves = [
+            Fraction(step) / 2 + Fraction(rounding(*entry, step))
+            for step, entry in zip(entry_steps(bounds), bounds, strict=True)
+        ]
+        sensitivity = self.rounded_sensitivity(schema, entry_moves=moves, norm=norm, weights=weights)
+        sizes = [max(abs(low), abs(high)) * (1 + 2.0**-29) for low, high, _ in bounds]
+        largest = [self.block * math.prod(sizes[i] for i in monomial) for monomial in self.monomials(schema)]
+        return sensitivity, [(-size, size, 4 * 2.0**-53 * size) for size in largest]
 
     def _unshortened(self, schema: Schema) -> tuple[Feature, ...]:
         return standardised((*self.features, self.response), self.centre, self.scale)
@@ -258,89 +295,7 @@ class Moments(FeatureSums):
         )
 
 
-@dataclass(frozen=True, slots=True, init=False)
-class SmallestEigenvalue:
-    """lambda_min(X'X) of rows x shortened to norm R: adding u u' and taking v v' away moves it by at most R^2."""
-
-    features: tuple[Feature, ...]
-    shrink: Fraction
-    centre: Named
-    scale: Named
-    kind: ClassVar[str] = "smallest-eigenvalue"
-    is_count: ClassVar[bool] = False
-
-    def __init__(
-        self,
-        features: str | Feature | Sequence[str | Feature],
-        shrink: object,
-        centre: Mapping[str, object] | None = None,
-        scale: Mapping[str, object] | None = None,
-    ) -> None:
-        assign = object.__setattr__
-        x = read_features(_several(features, "SmallestEigenvalue"), "SmallestEigenvalue")
-        if math.comb(len(x) + 1, 2) > LARGEST_ROW:
-            raise InvalidArgument(f"More than {LARGEST_ROW} products; name fewer features.", argument="features")
-        _check_shortened(x, 2)
-        assign(self, "features", x)
-        assign(self, "shrink", fraction(shrink, "shrink", positive=True))
-        assign(self, "centre", named_numbers(centre, x, "centre"))
-        assign(self, "scale", named_numbers(scale, x, "scale"))
-
-    def entries(self, schema: Schema) -> tuple[Feature, ...]:
-        """(x_1..x_d) as features: centred, scaled and shortened together."""
-        row = standardised(self.features, self.centre, self.scale)
-        checked_box(row, schema, 2)
-        return tuple(shrunk(row, i, float(self.shrink)) for i in range(len(row)))
-
-    def gram_row(self, schema: Schema) -> tuple[Feature, ...]:
-        """The features whose sums are the entries of X'X on and above its diagonal, row by row."""
-        entries = self.entries(schema)
-        pairs = itertools.combinations_with_replacement(range(len(entries)), 2)
-        return tuple(monomial_feature(entries, pair) for pair in pairs)
-
-    def labels(self, schema: Schema) -> tuple[str, ...]:
-        return (str(self),)
-
-    def default_weights(self, schema: Schema) -> tuple[Fraction, ...]:
-        return (Fraction(1),)
-
-    def sensitivity(self, schema: Schema, norm: int = 1, weights: Sequence[object] | None = None) -> Sensitivity:
-        """R^2 (or the longest row of the box squared, if that is shorter) under both neighbour relations."""
-        (weight,) = (Fraction(1),) if weights is None else checked_weights(weights, 1)
-        row = standardised(self.features, self.centre, self.scale)
-        box = checked_box(row, schema, 2)
-        radius = max(self.shrink, Fraction(float(self.shrink)))
-        longest = sum((max(low * low, high * high) for low, high in box), Fraction(0))
-        value = weight * min(radius * radius, longest)
-        # d orthogonal rows along the axes, one of them removed: lambda_min falls from the shortest's square to 0.
-        shortened, _ = shrunk_box([(Fraction(0), max(abs(low), abs(high))) for low, high in box], radius)
-        has_axes = fills_its_box(row, schema) and all(low <= 0 <= high for low, high in box)
-        has_axes = has_axes and schema.largest_n >= len(box)
-        reached = float(weight * min(high * high for _, high in shortened)) if has_axes else 0.0
-        return Sensitivity(value, min(reached, float(value)), checked_norm(norm), "Weyl's inequality")
-
-    def value(self, columns: Mapping[str, Any], schema: Schema) -> Any:
-        """lambda_min(X'X) on NumPy columns; the last axis of a column is the record's."""
-        x = np.stack(evaluated(self.entries(schema), columns, schema), axis=-1)
-        return np.linalg.eigvalsh(np.swapaxes(x, -1, -2) @ x)[..., :1]
-
-    def to_dict(self) -> dict[str, object]:
-        return {
-            "kind": self.kind,
-            "features": [str(feature) for feature in self.features],
-            "shrink": _plain(self.shrink),
-            "centre": {name: _plain(number) for name, number in self.centre},
-            "scale": {name: _plain(number) for name, number in self.scale},
-        }
-
-    def __str__(self) -> str:
-        return (
-            f"smallest_eigenvalue({', '.join([_listed(self.features), *_written((), (), self.shrink)])}"
-            f"{''.join(', ' + option for option in _written(self.centre, self.scale, None))})"
-        )
-
-
-def _check_shortened(row: Sequence[Feature], degree: int) -> None:
+def check_shortened(row: Sequence[Feature], degree: int) -> None:
     """Each shortened entry depends on the whole row, so a product of them has as many parts as the row, each time."""
     if degree * sum(5 + feature.size for feature in row) > LARGEST_FEATURE:
         raise InvalidArgument(
@@ -350,7 +305,7 @@ def _check_shortened(row: Sequence[Feature], degree: int) -> None:
         )
 
 
-def _several(features: object, name: str) -> tuple[object, ...]:
+def several(features: object, name: str) -> tuple[object, ...]:
     given = (features,) if isinstance(features, str | Feature) else features
     if not isinstance(given, Sequence) or not given:
         raise InvalidArgument(f"{name} needs a list of features, as in {name}(['age'], ...).", argument="features")
@@ -369,7 +324,7 @@ def _flag(value: object, argument: str) -> bool:
     return value
 
 
-def _plain(number: Fraction) -> int | float | str:
+def plain(number: Fraction) -> int | float | str:
     """A number as JSON holds it, if reading it back gives the same number; else as text."""
     if number.denominator == 1 and abs(number) < 2**53:
         return int(number)
@@ -377,7 +332,7 @@ def _plain(number: Fraction) -> int | float | str:
     return near if Fraction(repr(near)) == number else str(number)
 
 
-def _written(centre: Named, scale: Named, shrink: Fraction | None) -> list[str]:
+def written(centre: Named, scale: Named, shrink: Fraction | None) -> list[str]:
     written = []
     for name, numbers in (("centre", centre), ("scale", scale)):
         if numbers:
@@ -385,5 +340,5 @@ def _written(centre: Named, scale: Named, shrink: Fraction | None) -> list[str]:
     return written if shrink is None else [*written, f"shrink={exact_text(shrink)}"]
 
 
-def _listed(features: Sequence[Feature]) -> str:
+def listed(features: Sequence[Feature]) -> str:
     return f"[{', '.join(map(str, features))}]"

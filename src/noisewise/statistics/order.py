@@ -9,34 +9,47 @@ to set bounds, on records that are not used again. Change-one only: the index mo
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.errors import InvalidArgument, InvalidSpec, Unsupported
 from noisewise.exact import fraction, power_of_two_below, text
+from noisewise.lattice import Lattice, lattice_for
+from noisewise.laws import ExponentialQuantile, SmoothCauchy, SmoothLaplace, SmoothLaw
+from noisewise.privacy import smooth
+from noisewise.privacy.guarantee import ApproxDP, Guarantee, PureDP
 from noisewise.schema import Schema, checked_schema
-from noisewise.statistics.additive import read_features
+from noisewise.statistics.additive import columns_of, read_features
 from noisewise.statistics.enclosure import feature_range
 from noisewise.statistics.feature import Feature
+from noisewise.statistics.protocol import Rows, Settled, Sort, Statistic, Whole, refuse_weights
 from noisewise.statistics.sensitivity import Sensitivity, checked_norm, exact
+from noisewise.statistics.settling import ONE
 
 LOWER_MEDIAN = "ceil(n/2)"
 
 
-class OrderStatistic:
-    """What order statistics share: one feature, one rank, the range as global sensitivity. Abstract."""
+class OrderStatistic(Statistic):
+    """What order statistics share: one feature, one rank, the range as global sensitivity."""
 
     __slots__ = ()
-    kind: ClassVar[str]
-    is_count: ClassVar[bool] = False
+    sort: ClassVar[Sort] = Sort.ORDER
+    takes_weights: ClassVar[bool] = False
+    needs_public_n: ClassVar[bool] = True
     feature: Feature
 
+    @abstractmethod
     def rank(self, n: int) -> int:
-        raise TypeError(f"{type(self).__name__} must say which order statistic it is.")
+        """Which of n sorted records it is, from 1."""
+
+    def columns(self) -> tuple[str, ...]:
+        return columns_of((self.feature,))
 
     def labels(self, schema: Schema) -> tuple[str, ...]:
         return (str(self),)
@@ -66,10 +79,43 @@ class OrderStatistic:
 
     def sensitivity(self, schema: Schema, norm: int = 1, weights: Sequence[object] | None = None) -> Sensitivity:
         """The *global* sensitivity, the whole range; releases use the smooth one, which is secret."""
-        if weights is not None:
-            raise InvalidArgument(f"{self.kind} has one component and takes no weights.", argument="weights")
+        refuse_weights(self, weights)
         low, high = self.bounds(schema)
         return exact(Fraction(high) - Fraction(low), checked_norm(norm), "one record can move it across the range")
+
+    def settle(
+        self, schema: Schema, guarantee: Guarantee, mechanism: str, weights: tuple[Fraction, ...] | None
+    ) -> Settled:
+        refuse_weights(self, weights)
+        step = self.step(schema)
+        if mechanism == "smooth-laplace":
+            assert isinstance(guarantee, ApproxDP)
+            law: SmoothLaw = SmoothLaplace(*smooth.laplace_rule(guarantee), step)
+        else:
+            assert isinstance(guarantee, PureDP)
+            law = SmoothCauchy(*smooth.cauchy_rule(guarantee), step)
+        return Settled(ONE, law, self.lattice(schema), None)
+
+    def lattice(self, schema: Schema) -> Lattice:
+        """The points between the bounds on which the statistic lies."""
+        return lattice_for([self.step(schema)], [(*self.bounds(schema), 0.0)])
+
+    def evaluate(self, rows: Rows, lattice: Lattice) -> Whole:
+        return rows.window(self.feature, lattice, rank=self.rank(rows.n), reach=0).values
+
+    def scaled(self, rows: Rows, law: SmoothLaw, lattice: Lattice) -> tuple[Whole, NDArray[np.float64]]:
+        """The value (K, 1) and its smooth sensitivity (K,), from the ranks that can matter."""
+        rank, low, high = self.rank(rows.n), float(lattice.low[0]), float(lattice.high[0])
+        floor = smooth.scale_floor(step=1.0, alpha=law.alpha)
+        reach = smooth.reach(beta=law.beta, low=low, high=high, floor=floor) + 1
+        window = rows.window(self.feature, lattice, rank=rank, reach=reach)
+        index = rank - window.first
+        found = [
+            smooth.smooth_scale(values, index=index + 1, low=low, high=high, beta=law.beta)
+            for values in window.values.astype(float)
+        ]
+        scales = [smooth.floored(scale, step=1.0, alpha=law.alpha) * law.step for scale in found]
+        return window.values[:, index, None], np.array(scales)
 
     def value(self, columns: Mapping[str, Any], schema: Schema) -> Any:
         values = np.sort(self.feature.value(columns, schema), axis=-1)
@@ -91,6 +137,13 @@ class Median(OrderStatistic):
 
     def __init__(self, feature: object) -> None:
         object.__setattr__(self, "feature", read_features((feature,), "Median")[0])
+
+    @classmethod
+    def from_entries(cls, entries: Mapping[str, Any]) -> Self:
+        named = dict(entries)
+        if named.pop("index", LOWER_MEDIAN) != LOWER_MEDIAN:
+            raise InvalidSpec(f"The median is the lower one, index {LOWER_MEDIAN!r}.", where="statistic.index")
+        return cls(**named)
 
     def rank(self, n: int) -> int:
         return (n + 1) // 2
@@ -134,6 +187,7 @@ class Quantile(OrderStatistic):
     feature: Feature
     q: Fraction
     kind: ClassVar[str] = "quantile"
+    sort: ClassVar[Sort] = Sort.QUANTILE
 
     def __init__(self, feature: object, q: object) -> None:
         object.__setattr__(self, "feature", read_features((feature,), "Quantile")[0])
@@ -143,6 +197,13 @@ class Quantile(OrderStatistic):
 
     def rank(self, n: int) -> int:
         return max(1, math.ceil(self.q * n))
+
+    def settle(
+        self, schema: Schema, guarantee: Guarantee, mechanism: str, weights: tuple[Fraction, ...] | None
+    ) -> Settled:
+        refuse_weights(self, weights)
+        assert isinstance(guarantee, PureDP)
+        return Settled(ONE, ExponentialQuantile(guarantee.epsilon, self.step(schema)), self.lattice(schema), None)
 
     def to_dict(self) -> dict[str, object]:
         return {"kind": self.kind, "feature": str(self.feature), "q": text(self.q)}

@@ -16,21 +16,29 @@ sensitivity is 2 L (change-one) or L (add-remove), the L2 one sqrt(2) L or L, ho
 
 from __future__ import annotations
 
+import functools
 import heapq
 import itertools
 import math
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import fraction
+from noisewise.lattice import Lattice
+from noisewise.privacy.guarantee import Guarantee
 from noisewise.schema import Level, Levels, Schema, checked_level, checked_schema
+from noisewise.statistics.additive import with_listed
+from noisewise.statistics.evaluation import cell_counts, cell_index, clique_index, shared_counts
 from noisewise.statistics.feature import Feature, as_feature, column_name, number_text
+from noisewise.statistics.protocol import Cells, Rows, Settled, Sort, Statistic, Whole
 from noisewise.statistics.sensitivity import Sensitivity, checked_norm, checked_weights, norm_above, weights_above
+from noisewise.statistics.settling import given_weights, settled_counts
 
 LARGEST_TABLE = 10**5  # cells of all tables together
 MOST_CLIQUES = 20_000
@@ -40,17 +48,20 @@ Cell = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class Histogram:
+class Histogram(Statistic):
     """Counts of the cells of one column. Edges are the inner ones: cell j is [edge_{j-1}, edge_j)."""
 
     column: str
     edges: tuple[float, ...] | None
     kind: ClassVar[str] = "histogram"
-    is_count: ClassVar[bool] = True
+    sort: ClassVar[Sort] = Sort.TABLE
 
     def __init__(self, column: str | Feature, edges: Sequence[object] | None = None) -> None:
         object.__setattr__(self, "column", column_name(column, "Histogram"))
         object.__setattr__(self, "edges", None if edges is None else read_edges(edges))
+
+    def columns(self) -> tuple[str, ...]:
+        return (self.column,)
 
     def inner_edges(self, schema: Schema) -> tuple[float, ...] | None:
         """The edges strictly inside the bounds (None for a column with levels)."""
@@ -65,11 +76,23 @@ class Histogram:
     def labels(self, schema: Schema) -> tuple[str, ...]:
         return cell_labels(self.column, self.inner_edges(schema), schema)
 
+    def row(self, schema: Schema) -> tuple[Feature, ...]:
+        """The cells as 0/1 features."""
+        return cell_features(self.column, self.inner_edges(schema), schema)
+
     def default_weights(self, schema: Schema) -> tuple[Fraction, ...]:
         return (Fraction(1),) * sum(self.tables(schema))
 
     def sensitivity(self, schema: Schema, norm: int = 1, weights: Sequence[object] | None = None) -> Sensitivity:
         return _table_sensitivity(self.tables(schema), schema, norm, weights)
+
+    def settle(
+        self, schema: Schema, guarantee: Guarantee, mechanism: str, weights: tuple[Fraction, ...] | None
+    ) -> Settled:
+        return settled_counts(self, schema, guarantee, mechanism, given_weights(self.default_weights(schema), weights))
+
+    def evaluate(self, rows: Rows, lattice: Lattice) -> Whole:
+        return rows.counts([Cells((self.column,), self.inner_edges(rows.schema), self.tables(rows.schema)[0])])
 
     def value(self, columns: Mapping[str, Any], schema: Schema) -> Any:
         size = self.tables(schema)[0]
@@ -85,7 +108,7 @@ class Histogram:
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class Marginals:
+class Marginals(Statistic):
     """One contingency table for each clique of columns with levels; cells in row-major order, cliques in turn.
 
     With `tied=True` they are one table, the sum over cliques, in which every record weighs the same: `unit()` in all.
@@ -95,7 +118,7 @@ class Marginals:
     tied: bool
     null: Level | None
     kind: ClassVar[str] = "marginals"
-    is_count: ClassVar[bool] = True
+    sort: ClassVar[Sort] = Sort.TABLE
 
     def __init__(
         self, *cliques: Sequence[str | Feature], tied: bool = False, null: Level | Feature | None = None
@@ -118,6 +141,16 @@ class Marginals:
         object.__setattr__(self, "tied", _checked_tie(tied, read))
         object.__setattr__(self, "null", _checked_null(null, is_tied=tied))
         self.unit()
+
+    @classmethod
+    def from_entries(cls, entries: Mapping[str, Any]) -> Self:
+        return with_listed(cls, entries, "cliques")
+
+    def columns(self) -> tuple[str, ...]:
+        return tuple(sorted({name for clique in self.cliques for name in clique}))
+
+    def divisor(self, schema: Schema) -> int:
+        return self.unit()
 
     def unit(self) -> int:
         """What one record adds to the table in all: counts divided by this are in records."""
@@ -162,6 +195,16 @@ class Marginals:
                 names.append(", ".join(f"{name}={level}" for name, level in zip(clique, cell, strict=True)))
         return tuple(names)
 
+    def row(self, schema: Schema) -> tuple[Feature, ...]:
+        """The cells of each clique as 0/1 features; a tied table has none, for it shares a record among its cells."""
+        refuse_tied(self)
+        features = []
+        for clique in self.cliques:
+            for cell in itertools.product(*(schema.levels(name).levels for name in clique)):
+                equal = [as_feature(name).equals(level) for name, level in zip(clique, cell, strict=True)]
+                features.append(functools.reduce(operator.mul, equal))
+        return tuple(features)
+
     def default_weights(self, schema: Schema) -> tuple[Fraction, ...]:
         return (Fraction(1),) * sum(self.tables(schema))
 
@@ -170,11 +213,24 @@ class Marginals:
             return self._tied_sensitivity(schema, norm, weights)
         return _table_sensitivity(self.tables(schema), schema, norm, weights)
 
+    def settle(
+        self, schema: Schema, guarantee: Guarantee, mechanism: str, weights: tuple[Fraction, ...] | None
+    ) -> Settled:
+        given = given_weights(self.default_weights(schema), weights)
+        return settled_counts(self, schema, guarantee, mechanism, given, most=self.unit())
+
+    def evaluate(self, rows: Rows, lattice: Lattice) -> Whole:
+        sizes = self.tables(rows.schema)
+        if not self.tied:
+            return rows.counts([Cells(c, None, size) for c, size in zip(self.cliques, sizes, strict=True)])
+        tables = [Cells(clique, None, sizes[0]) for clique in self.cliques]
+        return rows.shared_counts(tables, unit=self.unit(), left_out=self.null_cell(rows.schema))
+
     def value(self, columns: Mapping[str, Any], schema: Schema) -> Any:
+        cells, sizes = [clique_index(clique, columns, schema) for clique in self.cliques], self.tables(schema)
         if self.tied:
-            return self._tied_value(columns, schema)
-        sized = zip(self.cliques, self.tables(schema), strict=True)
-        return np.concatenate([cell_counts(self._index(c, columns, schema), size) for c, size in sized], axis=-1)
+            return shared_counts(np.stack(cells), sizes[0], unit=self.unit(), left_out=self.null_cell(schema))
+        return np.concatenate([cell_counts(own, size) for own, size in zip(cells, sizes, strict=True)], axis=-1)
 
     def null_cell(self, schema: Schema) -> int | None:
         """The cell of a tied table that is left out: every column at the level `null`."""
@@ -198,24 +254,6 @@ class Marginals:
         written += ["tied=True"] if self.tied else []
         written += [] if self.null is None else [f"null={self.null!r}"]
         return f"marginals({', '.join(written)})"
-
-    def _index(self, clique: Sequence[str], columns: Mapping[str, Any], schema: Schema) -> Any:
-        """The cell of each record in the table of a clique."""
-        index = np.zeros(np.shape(columns[clique[0]]), dtype=np.int64)
-        for name in clique:
-            index = index * len(schema.levels(name)) + np.asarray(columns[name], dtype=np.int64)
-        return index
-
-    def _tied_value(self, columns: Mapping[str, Any], schema: Schema) -> Any:
-        (size,), unit, left_out = self.tables(schema), self.unit(), self.null_cell(schema)
-        cells = np.stack([self._index(clique, columns, schema) for clique in self.cliques])  # (cliques, ..., n)
-        kept = np.ones(cells.shape, dtype=bool) if left_out is None else cells != left_out
-        share = np.where(kept, unit // np.maximum(kept.sum(axis=0), 1), 0)
-        rows = math.prod(cells.shape[1:-1])
-        total = np.zeros((rows, size), dtype=np.int64)
-        row = np.broadcast_to(np.arange(rows).reshape((*cells.shape[1:-1], 1)), cells.shape)
-        np.add.at(total, (row.ravel(), cells.ravel()), share.ravel())
-        return total.reshape((*cells.shape[1:-1], size))
 
     def _check_levels(self, schema: Schema) -> None:
         """Tied columns have the same levels, `null` is one of them, and n records sum up exactly."""
@@ -369,21 +407,22 @@ def inner_edges(column: str, edges: tuple[float, ...] | None, schema: Schema) ->
     return inner
 
 
-def cell_index(values: Any, edges: tuple[float, ...] | None) -> Any:
-    """The cell of each value: how many edges it has reached (or its level's index)."""
+def cell_features(name: str, edges: tuple[float, ...] | None, schema: Schema) -> tuple[Feature, ...]:
+    """The cells of a column as 0/1 features. Cell j is [edge, next edge); features name closed intervals only."""
+    column = as_feature(name)
     if edges is None:
-        return values.astype(int)
-    return np.searchsorted(np.asarray(edges), values, side="right")
+        return tuple(column.equals(level) for level in schema.levels(name).levels)
+    bounds = schema.bounded(name)
+    ends = (bounds.low, *edges, bounds.high)
+    return tuple(
+        column.between(low, _below(high) if k < len(edges) else high)
+        for k, (low, high) in enumerate(itertools.pairwise(ends))
+    )
 
 
-def cell_counts(cells: Any, size: int) -> Any:
-    """How many of the last axis are in each of `size` cells; what is in none of them is not counted."""
-    index = np.asarray(cells, dtype=np.int64)
-    rows = np.arange(math.prod(index.shape[:-1])).reshape((*index.shape[:-1], 1))
-    inside = (index >= 0) & (index < size)
-    placed = np.where(inside, rows * size + index, len(rows.ravel()) * size)
-    counted = np.bincount(placed.ravel(), minlength=len(rows.ravel()) * size + 1)[:-1]
-    return counted.reshape((*index.shape[:-1], size))
+def _below(edge: float) -> float:
+    """The largest number below an edge that a feature can name: next to 0, nothing smaller than 1e-90."""
+    return min(float(np.nextafter(edge, -np.inf)), edge - 1e-90)
 
 
 def cell_labels(name: str, edges: tuple[float, ...] | None, schema: Schema) -> tuple[str, ...]:

@@ -16,25 +16,11 @@ from typing import Any
 from noisewise.errors import InvalidSpec, NoisewiseError
 from noisewise.expressions import parsed
 from noisewise.printable import printable, shown
-from noisewise.statistics.additive import Count, Mean, Sum, TruncatedSum
 from noisewise.statistics.feature import Feature, as_feature, column, constant
-from noisewise.statistics.local import Records
-from noisewise.statistics.moments import Moments, SmallestEigenvalue
-from noisewise.statistics.order import LOWER_MEDIAN, Maximum, Median, Minimum, Quantile
-from noisewise.statistics.tables import Histogram, Marginals
-
-Statistic = (
-    Mean | Sum | Count | TruncatedSum | Histogram | Marginals | Moments | SmallestEigenvalue
-    | Median | Maximum | Minimum | Quantile | Records
-)  # fmt: skip
+from noisewise.statistics.protocol import Statistic
+from noisewise.statistics.registry import statistic_kind, statistic_names
 
 LONGEST_TEXT = 100_000
-
-STATISTICS: Mapping[str, Callable[..., Statistic]] = {
-    "mean": Mean, "sum": Sum, "count": Count, "truncated_sum": TruncatedSum, "histogram": Histogram,
-    "marginals": Marginals, "moments": Moments, "smallest_eigenvalue": SmallestEigenvalue, "median": Median,
-    "maximum": Maximum, "minimum": Minimum, "quantile": Quantile, "records": Records,
-}  # fmt: skip
 
 FEATURES: Mapping[str, Callable[..., Feature]] = {
     "abs": lambda f: abs(as_feature(f)),
@@ -50,7 +36,8 @@ def statistic(text: str) -> Statistic:
     read = _Reader(text).read()
     if not isinstance(read, Statistic):
         raise InvalidSpec(
-            f"{_short(text)} is not a statistic; write one of {', '.join(STATISTICS)} around it.", where=_short(text)
+            f"{_short(text)} is not a statistic; write one of {', '.join(statistic_names())} around it.",
+            where=_short(text),
         )
     return read
 
@@ -66,18 +53,15 @@ def feature_from_text(text: str) -> Feature:
 def statistic_from_dict(data: Mapping[str, Any]) -> Statistic:
     """Read a statistic from its plain form in a release."""
     kind = data.get("kind")
-    make = STATISTICS.get(kind.replace("-", "_")) if isinstance(kind, str) else None
-    if make is None:
+    made = statistic_kind(kind.replace("-", "_")) if isinstance(kind, str) else None
+    if made is None:
         raise InvalidSpec(f"There is no statistic of kind {shown(kind)}.", where="statistic.kind")
     arguments = {key: value for key, value in data.items() if key != "kind"}
-    if make is Median and arguments.pop("index", LOWER_MEDIAN) != LOWER_MEDIAN:
-        raise InvalidSpec(f"The median is the lower one, index {LOWER_MEDIAN!r}.", where="statistic.index")
     for key in ("features", "feature", "condition", "response"):
         if key in arguments:
             arguments[key] = _features(arguments[key])
-    listed = "features" if make in (Mean, Sum) else "cliques" if make is Marginals else ""
-    made: Statistic = _call(make, arguments.pop(listed, []), arguments, "statistic")
-    return made
+    read: Statistic = _call(made.from_entries, [arguments], {}, "statistic")
+    return read
 
 
 def _features(value: object) -> Any:
@@ -166,9 +150,9 @@ class _Reader:
         return self.refuse(node)
 
     def call(self, name: str, args: list[Any], keywords: list[ast.keyword], node: ast.expr) -> Any:
-        make = STATISTICS.get(name) or FEATURES.get(name)
+        make = statistic_kind(name) or FEATURES.get(name)
         if make is None:
-            known = ", ".join([*STATISTICS, *FEATURES])
+            known = ", ".join([*statistic_names(), *FEATURES])
             raise InvalidSpec(f"There is no function {name!r} in {_short(self.text)}; there are {known}.", where=name)
         named = {keyword.arg: self.node(keyword.value) for keyword in keywords if keyword.arg is not None}
         if len(named) != len(keywords):

@@ -41,7 +41,7 @@ from noisewise.families.family import gamma_numbers
 from noisewise.inference.infer import infer
 from noisewise.likelihood.conjugate import beta_shapes
 from noisewise.likelihood.simulate import noisy_values
-from noisewise.plan import Plan, plan
+from noisewise.planning import Plan, plan
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import Bernoulli, Categorical, Exponential, Normal, Poisson, Population
 from noisewise.populations.text import population_from_text

@@ -28,7 +28,7 @@ from scipy.special import gamma
 
 from noisewise.design.information import engine_for
 from noisewise.errors import InvalidArgument
-from noisewise.plan import Plan, plan
+from noisewise.planning import Plan, plan
 from noisewise.populations.parameters import Array
 from noisewise.populations.population import Bernoulli, Normal, Population, Uniform
 from noisewise.privacy.guarantee import PureDP

@@ -40,7 +40,7 @@ from noisewise.graphical.problem import Problem
 from noisewise.graphical.structure import Regions
 from noisewise.laws import additive_law
 from noisewise.likelihood.simulate import draw_noise
-from noisewise.plan import Plan, plan
+from noisewise.planning import Plan, plan
 from noisewise.privacy.guarantee import ApproxDP, PureDP
 from noisewise.release import Release
 from noisewise.schema import Levels, Schema

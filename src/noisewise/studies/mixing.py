@@ -42,7 +42,7 @@ from noisewise.inference.transform import Transform
 from noisewise.laws import additive_law
 from noisewise.likelihood.joint import joint_likelihood
 from noisewise.likelihood.quadrature import on_panels
-from noisewise.plan import plan
+from noisewise.planning import plan
 from noisewise.populations.parameters import Array, Support, Theta
 from noisewise.populations.population import Normal
 from noisewise.privacy.guarantee import PureDP

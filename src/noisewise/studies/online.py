@@ -25,7 +25,7 @@ from noisewise.online.answer_law import AnswerLaw
 from noisewise.online.candidates import FAMILIES, candidates
 from noisewise.online.collect import Collected, collect
 from noisewise.online.survey import Survey
-from noisewise.plan import plan
+from noisewise.planning import plan
 from noisewise.populations.parameters import Array
 from noisewise.populations.population import Normal, Population
 from noisewise.privacy.guarantee import PureDP

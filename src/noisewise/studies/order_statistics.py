@@ -27,7 +27,7 @@ from scipy.special import logsumexp
 from noisewise.laws import SmoothLaw, smooth_law
 from noisewise.likelihood.simulate import simulate_values
 from noisewise.likelihood.smooth_scale import of_sorted
-from noisewise.plan import Plan, plan
+from noisewise.planning import Plan, plan
 from noisewise.populations.parameters import Array
 from noisewise.populations.population import Normal
 from noisewise.privacy.guarantee import ApproxDP

@@ -22,7 +22,7 @@ from noisewise.errors import Unsupported
 from noisewise.inference.diagnostics import ess_mean, mcse_mean, mcse_sd
 from noisewise.inference.infer import infer
 from noisewise.models.simulate import simulate
-from noisewise.plan import plan
+from noisewise.planning import plan
 from noisewise.populations.parameters import Array
 from noisewise.populations.population import Bernoulli, Categorical, Normal
 from noisewise.privacy.guarantee import ApproxDP, GaussianDP, Guarantee, PureDP

@@ -37,7 +37,7 @@ from noisewise.baselines.non_private_regression import non_private_regression
 from noisewise.inference.infer import infer
 from noisewise.laws import additive_law
 from noisewise.likelihood.simulate import noisy_values
-from noisewise.plan import Plan, plan
+from noisewise.planning import Plan, plan
 from noisewise.privacy.guarantee import GaussianDP, PureDP
 from noisewise.regression.model import LinearRegression
 from noisewise.regression.priors import (

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from noisewise.errors import InvalidArgument
-from noisewise.plan import Plan, plan
+from noisewise.planning import Plan, plan
 from noisewise.privacy.guarantee import PureDP
 from noisewise.regression.model import LinearRegression
 from noisewise.regression.prediction import mixture_quantile

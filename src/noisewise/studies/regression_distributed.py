@@ -28,7 +28,7 @@ import numpy as np
 from noisewise.evaluate.discrepancy import mmd_squared
 from noisewise.inference.diagnostics import ess_bulk, ess_tail
 from noisewise.inference.infer import infer
-from noisewise.plan import Plan, plan
+from noisewise.planning import Plan, plan
 from noisewise.privacy.guarantee import ApproxDP
 from noisewise.regression.model import LinearRegression
 from noisewise.regression.priors import NormalCovariates, NormalInverseGamma

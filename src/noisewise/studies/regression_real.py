@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from noisewise.likelihood.simulate import noisy_values
-from noisewise.plan import plan
+from noisewise.planning import plan
 from noisewise.privacy.guarantee import ApproxDP
 from noisewise.regression import marginal
 from noisewise.regression.coordinates import unknowns

@@ -23,7 +23,7 @@ from scipy.special import logsumexp
 from noisewise.design.blank import blank_release
 from noisewise.likelihood import normal_laplace
 from noisewise.likelihood.normal_sum import NormalSum
-from noisewise.plan import Plan, plan
+from noisewise.planning import Plan, plan
 from noisewise.populations.parameters import Array
 from noisewise.populations.population import Normal, Population
 from noisewise.privacy.guarantee import GaussianDP, PureDP

@@ -18,7 +18,7 @@ from scipy.special import log_ndtr
 from noisewise.design.blank import blank_release
 from noisewise.design.information import information_rows
 from noisewise.likelihood.local_answers import LocalAnswers
-from noisewise.plan import Plan
+from noisewise.planning import Plan
 from noisewise.populations.parameters import Array
 from noisewise.populations.population import Population
 from noisewise.statistics import Records

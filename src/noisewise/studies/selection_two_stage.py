@@ -25,7 +25,7 @@ import numpy as np
 
 from noisewise.design.information import information_rows
 from noisewise.errors import InvalidArgument
-from noisewise.plan import Plan
+from noisewise.planning import Plan
 from noisewise.populations.parameters import Array
 from noisewise.populations.population import Population, Uniform
 from noisewise.schema import Bounded, Schema

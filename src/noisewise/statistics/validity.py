@@ -1,0 +1,46 @@
+"""Which mechanism gives which guarantee to which statistic; anything else is refused with the table."""
+
+from __future__ import annotations
+
+from noisewise.errors import Unsupported
+from noisewise.privacy.guarantee import Guarantee
+from noisewise.privacy.mechanism import TABLE, mechanism_named
+from noisewise.schema import Schema
+from noisewise.statistics.protocol import Statistic
+from noisewise.statistics.registry import statistic_kinds
+
+
+def default_mechanism(statistic: Statistic, schema: Schema, guarantee: Guarantee) -> str:
+    """The first mechanism of the table that serves this statistic under this guarantee."""
+    if statistic.is_categorical(schema):
+        return "randomized-response"
+    for row in TABLE:
+        if row.serves(statistic) and isinstance(guarantee, row.guarantees):
+            return row.name
+    raise Unsupported(f"No mechanism gives {statistic.kind} a guarantee of kind {guarantee.kind}.\n{validity_table()}")
+
+
+def check_validity(mechanism: object, statistic: Statistic, schema: Schema, guarantee: Guarantee) -> None:
+    """Refuse a mechanism outside its row of the table, with the table."""
+    row = mechanism_named(mechanism)
+    if not row.serves(statistic) or not isinstance(guarantee, row.guarantees):
+        raise Unsupported(
+            f"The mechanism {row.name!r} does not give {statistic.kind} a guarantee of kind {guarantee.kind}. "
+            f"Nothing was spent. It is valid only as in this table:\n{validity_table()}"
+        )
+    if statistic.needs_public_n and not schema.is_change_one:
+        possible = (kind.kind for kind in statistic_kinds() if not kind.needs_public_n)
+        raise Unsupported(
+            f"{statistic.kind} needs neighbours='change-one': with a private number of records only "
+            f"{', '.join(possible)} can be released. Nothing was spent."
+        )
+
+
+def validity_table() -> str:
+    """The table as text."""
+    lines = ["  mechanism            guarantee                                       statistics"]
+    for row in TABLE:
+        guarantees = ", ".join(kind.__name__ for kind in row.guarantees)
+        kinds = ", ".join(kind.kind for kind in statistic_kinds() if row.serves(kind))
+        lines.append(f"  {row.name:<20} {guarantees:<47} {kinds}")
+    return "\n".join(lines)
