@@ -17,14 +17,26 @@ from fractions import Fraction
 from typing import Protocol
 
 from noisewise.errors import InvalidArgument, Unregistered
-from noisewise.laws import AdditiveLaw, DiscreteGaussian, DiscreteLaplace, RoundedGaussian
+from noisewise.laws import (
+    AdditiveLaw,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    ExponentialQuantile,
+    Law,
+    RoundedGaussian,
+    SmoothCauchy,
+    SmoothLaplace,
+)
+from noisewise.laws.finite import randomized_response
 from noisewise.privacy.calibration import gaussian_sigma, laplace_scale
 from noisewise.privacy.guarantee import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
+from noisewise.privacy.smooth import cauchy_rule, laplace_rule
 
 COUNTS = ("count", "table")  # sorts of statistics: see `statistics.protocol.Sort`
 ADDITIVE = ("sums", *COUNTS)
 
 Scales = tuple[float, ...]
+Ruled = Callable[[Guarantee, float], Law]  # at a lattice step, or for a number of cells
 
 
 class Released(Protocol):
@@ -62,6 +74,7 @@ class Mechanism:
     guarantees: tuple[type[Guarantee], ...]
     statistics: tuple[str, ...]
     added: AddedNoise | None = None
+    ruled: Ruled | None = None  # the law of a mechanism that adds no noise of a public scale
 
     def serves(self, statistic: Released) -> bool:
         """Whether a record can be hidden in this statistic by this mechanism."""
@@ -86,16 +99,36 @@ def _gaussian_law(scale: Scales, step: Scales, guarantee: Guarantee) -> Additive
     return (DiscreteGaussian if isinstance(guarantee, ZeroConcentratedDP) else RoundedGaussian)(scale, step)
 
 
+def _response(guarantee: Guarantee, cells: float) -> Law:
+    assert isinstance(guarantee, PureDP)
+    return randomized_response(int(cells), guarantee.epsilon)
+
+
+def _smooth_laplace(guarantee: Guarantee, step: float) -> Law:
+    assert isinstance(guarantee, ApproxDP)
+    return SmoothLaplace(*laplace_rule(guarantee), step)
+
+
+def _smooth_cauchy(guarantee: Guarantee, step: float) -> Law:
+    assert isinstance(guarantee, PureDP)
+    return SmoothCauchy(*cauchy_rule(guarantee), step)
+
+
+def _exponential(guarantee: Guarantee, step: float) -> Law:
+    assert isinstance(guarantee, PureDP)
+    return ExponentialQuantile(guarantee.epsilon, step)
+
+
 LAPLACE = AddedNoise(1, _laplace, _laplace_law)
 GAUSSIAN = AddedNoise(2, _gaussian, _gaussian_law)
 TABLE = [
     Mechanism("laplace", (PureDP,), (*ADDITIVE, "answers"), LAPLACE),
     Mechanism("gaussian", (ZeroConcentratedDP, GaussianDP, ApproxDP), (*ADDITIVE, "answers"), GAUSSIAN),
     Mechanism("geometric", (PureDP,), COUNTS, LAPLACE),
-    Mechanism("randomized-response", (PureDP,), ("answers",)),
-    Mechanism("smooth-laplace", (ApproxDP,), ("order",)),
-    Mechanism("smooth-cauchy", (PureDP,), ("order",)),
-    Mechanism("exponential", (PureDP,), ("quantile",)),
+    Mechanism("randomized-response", (PureDP,), ("answers",), ruled=_response),
+    Mechanism("smooth-laplace", (ApproxDP,), ("order",), ruled=_smooth_laplace),
+    Mechanism("smooth-cauchy", (PureDP,), ("order",), ruled=_smooth_cauchy),
+    Mechanism("exponential", (PureDP,), ("quantile",), ruled=_exponential),
     Mechanism("finite", (PureDP,), ("count",)),
 ]
 
@@ -118,6 +151,14 @@ def added_noise(name: str) -> AddedNoise:
     if found is None:
         raise Unregistered(f"The mechanism {name!r} adds no noise to numbers. Nothing was spent.", piece="added")
     return found
+
+
+def ruled_law(name: str, guarantee: Guarantee, at: float) -> Law:
+    """The law that the mechanism's rule gives at a lattice step, or for a number of cells."""
+    found = mechanism_named(name).ruled
+    if found is None:
+        raise Unregistered(f"The mechanism {name!r} has no rule of its own. Nothing was spent.", piece="ruled")
+    return found(guarantee, at)
 
 
 def register_mechanism(mechanism: Mechanism) -> None:

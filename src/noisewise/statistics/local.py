@@ -17,9 +17,8 @@ import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.lattice import Lattice, lattice_for, sum_step, unit_lattice
-from noisewise.laws.finite import randomized_response
-from noisewise.privacy.guarantee import Guarantee, PureDP
-from noisewise.privacy.mechanism import added_noise
+from noisewise.privacy.guarantee import Guarantee
+from noisewise.privacy.mechanism import added_noise, mechanism_named, ruled_law
 from noisewise.schema import Levels, Schema, checked_schema
 from noisewise.statistics.additive import columns_of, read_features
 from noisewise.statistics.enclosure import feature_range
@@ -99,10 +98,9 @@ class Records(Statistic):
         self, schema: Schema, guarantee: Guarantee, mechanism: str, weights: tuple[Fraction, ...] | None
     ) -> Settled:
         refuse_weights(self, weights)
-        if mechanism == "randomized-response":
-            assert isinstance(guarantee, PureDP)
+        if mechanism_named(mechanism).added is None:
             cells = self.cell_count(schema)
-            return Settled(ONE, randomized_response(cells, guarantee.epsilon), unit_lattice(cells), None)
+            return Settled(ONE, ruled_law(mechanism, guarantee, cells), unit_lattice(cells), None)
         low, high, error = feature_range(self.feature, schema)
         if not low < high:
             raise InvalidArgument(

@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 from noisewise.errors import InvalidArgument, InvalidSpec, Unsupported
 from noisewise.exact import fraction, power_of_two_below, text
 from noisewise.lattice import Lattice, lattice_for
-from noisewise.laws import ExponentialQuantile, SmoothCauchy, SmoothLaplace, SmoothLaw
+from noisewise.laws import SmoothLaw
 from noisewise.privacy import smooth
-from noisewise.privacy.guarantee import ApproxDP, Guarantee, PureDP
+from noisewise.privacy.guarantee import Guarantee
+from noisewise.privacy.mechanism import ruled_law
 from noisewise.schema import Schema, checked_schema
 from noisewise.statistics.additive import columns_of, read_features
 from noisewise.statistics.enclosure import feature_range
@@ -87,14 +88,7 @@ class OrderStatistic(Statistic):
         self, schema: Schema, guarantee: Guarantee, mechanism: str, weights: tuple[Fraction, ...] | None
     ) -> Settled:
         refuse_weights(self, weights)
-        step = self.step(schema)
-        if mechanism == "smooth-laplace":
-            assert isinstance(guarantee, ApproxDP)
-            law: SmoothLaw = SmoothLaplace(*smooth.laplace_rule(guarantee), step)
-        else:
-            assert isinstance(guarantee, PureDP)
-            law = SmoothCauchy(*smooth.cauchy_rule(guarantee), step)
-        return Settled(ONE, law, self.lattice(schema), None)
+        return Settled(ONE, ruled_law(mechanism, guarantee, self.step(schema)), self.lattice(schema), None)
 
     def lattice(self, schema: Schema) -> Lattice:
         """The points between the bounds on which the statistic lies."""
@@ -197,13 +191,6 @@ class Quantile(OrderStatistic):
 
     def rank(self, n: int) -> int:
         return max(1, math.ceil(self.q * n))
-
-    def settle(
-        self, schema: Schema, guarantee: Guarantee, mechanism: str, weights: tuple[Fraction, ...] | None
-    ) -> Settled:
-        refuse_weights(self, weights)
-        assert isinstance(guarantee, PureDP)
-        return Settled(ONE, ExponentialQuantile(guarantee.epsilon, self.step(schema)), self.lattice(schema), None)
 
     def to_dict(self) -> dict[str, object]:
         return {"kind": self.kind, "feature": str(self.feature), "q": text(self.q)}
