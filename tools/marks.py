@@ -29,7 +29,7 @@ ALLOWED = ROOT / "tools" / "marks.toml"
 ROOMS_OF = {
     "law": ("laws", ),
     "statistic": ("statistics/additive.py", "statistics/tables.py", "statistics/moments.py", "statistics/moments",
-                  "statistics/order.py", "statistics/local.py"),
+                  "statistics/order.py", "statistics/local.py", "statistics/eigenvalue.py"),
     "guarantee": ("guarantees", "privacy/guarantee.py"),
     "population": ("populations",),
     "model": ("models", "regression/model.py", "graphical/model.py"),

@@ -122,8 +122,9 @@ def _action_drawer(table: Table, plan: Plan) -> Drawer:
 def _smooth_drawer(table: Table, plan: Plan) -> Drawer:
     """The order statistic and its smooth sensitivity; the scale stays in here."""
     law = smooth_law(plan.law)
-    (value,), (secret_scale,) = plan.statistic.scaled(IbisRows(table, plan), law, plan.lattice)
-    return lambda: [int(value[0]) + draw.smooth_noise(law, float(secret_scale))]
+    rows = IbisRows(table, plan)
+    (value,), (secret,) = plan.statistic.scaled(rows, plan.lattice, alpha=law.alpha, beta=law.beta)
+    return lambda: [int(value[0]) + draw.smooth_noise(law, float(secret) * law.step)]
 
 
 def _quantile_drawer(table: Table, plan: Plan) -> Drawer:

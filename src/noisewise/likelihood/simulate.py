@@ -201,8 +201,9 @@ def _noisy(rng: Rng, plan: Plan, rows: Rows) -> Integers:
     if law.form is Form.POINT:
         raise Unsupported(NO_QUANTILE)
     if law.form is Form.SCALED:
-        values, secret_scale = statistic.scaled(rows, smooth_law(law), plan.lattice)
-        return np.asarray(values + draw_noise(rng, law, len(values), smooth_scale=secret_scale)[:, None])
+        rule = smooth_law(law)
+        values, secret = statistic.scaled(rows, plan.lattice, alpha=rule.alpha, beta=rule.beta)
+        return np.asarray(values + draw_noise(rng, law, len(values), smooth_scale=secret * rule.step)[:, None])
     values = statistic.evaluate(rows, plan.lattice)
     if law.form is Form.CELL:
         return cell_counts(draw_answers(rng, law, values), cell_law(law).cells)

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from noisewise.errors import InvalidArgument, InvalidSpec, Unsupported
 from noisewise.exact import fraction, power_of_two_below, text
 from noisewise.lattice import Lattice, lattice_for
-from noisewise.laws import SmoothLaw
 from noisewise.privacy import smooth
 from noisewise.privacy.guarantee import Guarantee
 from noisewise.privacy.mechanism import ruled_law
@@ -97,18 +96,20 @@ class OrderStatistic(Statistic):
     def evaluate(self, rows: Rows, lattice: Lattice) -> Whole:
         return rows.window(self.feature, lattice, rank=self.rank(rows.n), reach=0).values
 
-    def scaled(self, rows: Rows, law: SmoothLaw, lattice: Lattice) -> tuple[Whole, NDArray[np.float64]]:
+    def scaled(
+        self, rows: Rows, lattice: Lattice, *, alpha: Fraction, beta: float
+    ) -> tuple[Whole, NDArray[np.float64]]:
         """The value (K, 1) and its smooth sensitivity (K,), from the ranks that can matter."""
         rank, low, high = self.rank(rows.n), float(lattice.low[0]), float(lattice.high[0])
-        floor = smooth.scale_floor(step=1.0, alpha=law.alpha)
-        reach = smooth.reach(beta=law.beta, low=low, high=high, floor=floor) + 1
+        floor = smooth.scale_floor(step=1.0, alpha=alpha)
+        reach = smooth.reach(beta=beta, low=low, high=high, floor=floor) + 1
         window = rows.window(self.feature, lattice, rank=rank, reach=reach)
         index = rank - window.first
         found = [
-            smooth.smooth_scale(values, index=index + 1, low=low, high=high, beta=law.beta)
+            smooth.smooth_scale(values, index=index + 1, low=low, high=high, beta=beta)
             for values in window.values.astype(float)
         ]
-        scales = [smooth.floored(scale, step=1.0, alpha=law.alpha) * law.step for scale in found]
+        scales = [smooth.floored(scale, step=1.0, alpha=alpha) for scale in found]
         return window.values[:, index, None], np.array(scales)
 
     def value(self, columns: Mapping[str, Any], schema: Schema) -> Any:

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from noisewise.errors import InvalidArgument, Unregistered
 from noisewise.lattice import Lattice
-from noisewise.laws import Law, SmoothLaw
+from noisewise.laws import Law
 from noisewise.schema import Schema
 
 if TYPE_CHECKING:
@@ -193,8 +193,10 @@ class Statistic(ABC):
         """The features that are summed over records, one for each component."""
         raise self.lacking("row", "what it sums over records, as features, is not said")
 
-    def scaled(self, rows: Rows, law: SmoothLaw, lattice: Lattice) -> tuple[Whole, NDArray[np.float64]]:
-        """The value and its smooth sensitivity, which stays secret."""
+    def scaled(
+        self, rows: Rows, lattice: Lattice, *, alpha: Fraction, beta: float
+    ) -> tuple[Whole, NDArray[np.float64]]:
+        """The value and its smooth sensitivity in steps, which stays secret."""
         raise self.lacking("scaled", "it has no smooth sensitivity")
 
     def lacking(self, piece: str, reason: str) -> Unregistered:
