@@ -34,6 +34,7 @@ from noisewise.holder import draw
 from noisewise.laws.protocol import FAMILIES
 from noisewise.privacy.mechanism import TABLE
 from noisewise.release import Release
+from noisewise.statistics.registry import KINDS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -169,8 +170,8 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def registries() -> Iterator[None]:
-    """A page may register a law of its own; the next test shall not meet it."""
-    kept = [(registry, registry.copy()) for registry in (FAMILIES, TABLE, draw._SAMPLERS)]
+    """A page may register a law or a statistic of its own; the next test shall not meet it."""
+    kept = [(registry, registry.copy()) for registry in (FAMILIES, TABLE, KINDS, draw._SAMPLERS)]
     yield
     for registry, before in kept:
         registry.clear()

@@ -16,7 +16,7 @@ from noisewise.statistics import Feature, Settled, Sort, Statistic
 from noisewise.statistics.additive import FeatureSums
 from noisewise.statistics.enclosure import feature_range
 from noisewise.statistics.protocol import refuse_weights
-from noisewise.statistics.registry import forget_statistic, register_statistic
+from noisewise.statistics.registry import KINDS, register_statistic
 from noisewise.statistics.sensitivity import exact
 from noisewise.statistics.settling import ONE, calibrated, scales
 
@@ -98,4 +98,4 @@ def registered(*kinds: type[Statistic]) -> Iterator[None]:
         yield
     finally:
         for kind in kinds:
-            forget_statistic(kind)
+            KINDS.pop(kind.kind, None)

@@ -11,7 +11,7 @@ from noisewise.statistics.order import Maximum, Median, Minimum, Quantile
 from noisewise.statistics.protocol import Statistic
 from noisewise.statistics.tables import Histogram, Marginals
 
-_KINDS: dict[str, type[Statistic]] = {}
+KINDS: dict[str, type[Statistic]] = {}
 
 
 def register_statistic(kind: type[Statistic]) -> type[Statistic]:
@@ -19,30 +19,25 @@ def register_statistic(kind: type[Statistic]) -> type[Statistic]:
     name = kind.kind.replace("-", "_")
     if not name.isidentifier() or name != name.lower():
         raise InvalidArgument(f"kind = {kind.kind!r:.60} must be words of small letters and hyphens.", argument="kind")
-    if name in _KINDS:
+    if name in KINDS:
         raise InvalidArgument(f"There is a statistic {kind.kind!r} already.", argument="kind")
-    _KINDS[name] = kind
+    KINDS[name] = kind
     return kind
-
-
-def forget_statistic(kind: type[Statistic]) -> None:
-    """Take a kind that was registered away again."""
-    _KINDS.pop(kind.kind.replace("-", "_"), None)
 
 
 def statistic_kind(name: str) -> type[Statistic] | None:
     """The class with this name, as it is written in a text."""
-    return _KINDS.get(name)
+    return KINDS.get(name)
 
 
 def statistic_names() -> tuple[str, ...]:
     """The names as they are written in a text."""
-    return tuple(_KINDS)
+    return tuple(KINDS)
 
 
 def statistic_kinds() -> tuple[type[Statistic], ...]:
     """Every registered class."""
-    return tuple(_KINDS.values())
+    return tuple(KINDS.values())
 
 
 for _kind in (
