@@ -208,7 +208,7 @@ class Release:
 
     def _plain(self) -> dict[str, object]:
         statistic = self.statistic.to_dict()
-        if self.statistic.takes_weights:
+        if self.law.form in (Form.NUMBER, Form.ACTION) and not self.statistic.is_local:
             statistic["weights"] = [str(weight) for weight in self.weights]
         values: object = list(self.value)
         if self.statistic.is_local:
