@@ -139,6 +139,16 @@ def statistic_from_dict(data: Mapping[str, Any]) -> Statistic:
     return made
 
 
+def is_new_in_format_2(statistic: Statistic) -> bool:
+    """True where a statistic has a feature that readers of release format 1 do not know."""
+    plain: Mapping[str, Any] = statistic.to_dict()
+    one = [plain[key] for key in ("feature", "condition", "response") if key in plain]
+    texts = [*plain.get("features", ()), *one]
+    # Most features have none of these words; the others are read, for a column's name may hold them, too.
+    told = [str(text) for text in texts if any(word in str(text) for word in ("log(", "exp(", "between(", "<", ">"))]
+    return any(feature_from_text(text).is_new_in_format_2 for text in told)
+
+
 def _features(value: object) -> Any:
     if isinstance(value, str):
         return feature_from_text(value)
