@@ -281,7 +281,7 @@ def _column_from_dict(name: str, entry: object) -> Column:
     hint = ""
     match entry:
         case {"bounds": [low, high], **rest} if rest.keys() <= {"unit"}:
-            return Bounded(low, high, unit=rest.get("unit"))
+            return Bounded(low, high, unit=_unit(rest.get("unit")))
         case {"levels": [*levels], **rest} if not rest:
             return Levels(levels)
         case {**keys}:

@@ -251,7 +251,7 @@ class _Reader:
         return str(key) if isinstance(key, str | Feature) else self.refuse(node)
 
     def negative(self, value: Any, node: ast.expr) -> Any:
-        is_number = isinstance(value, Feature | int | float | Fraction) and not isinstance(value, bool)
+        is_number = isinstance(value, Feature | int | float | Fraction) and value is not True and value is not False
         return -value if is_number else self.refuse(node)
 
     def comparison(self, sides: list[Any], signs: list[str], node: ast.expr) -> Any:
@@ -284,7 +284,7 @@ class _Reader:
             return self.refuse(node)
         is_feature = [isinstance(side, Feature) for side in (a, b)]
         if not any(is_feature):
-            a = constant(a) if not isinstance(operation, ast.Div) else a
+            a = a if ast.dump(operation) == "Div()" else constant(a)
         match operation:
             case ast.Add():
                 return a + b
