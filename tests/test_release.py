@@ -5,6 +5,7 @@ Releases are made from plans and invented values, so no records are needed.
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import math
@@ -175,3 +176,71 @@ def test_a_release_cannot_be_made_with_a_value_that_does_not_fit() -> None:
         release_of(plan, [1, 2])
     assert FORMAT.endswith("/1")
     assert math.isfinite(release_of(plan, [1]).estimate[0])
+
+
+# ---- format 2: only where format 1 has no word for it ----
+
+
+def in_units(statistic: str, unit: str | None = "thousand EUR") -> nw.Release:
+    schema = nw.Schema(
+        {"income": nw.Bounded(1, 250, unit=unit), "age": nw.Bounded(0, 120)}, n=3, neighbours="change-one"
+    )
+    made = nw.plan(nw.statistic(statistic), schema, guarantee=nw.PureDP(1))
+    return nw.Release.of(made, [5] * len(made.noise), dataset="d", ledger_head=None, simulated=False)
+
+
+@pytest.mark.parametrize(
+    ("statistic", "unit", "is_new"),
+    [
+        ("mean(income)", None, False),
+        ("mean(income)", "thousand EUR", True),
+        ("count(between(income, 2, 3))", None, False),
+        ("count(between(income, 2, 2))", None, True),
+        ("count(income > 3)", None, True),
+        ("mean(age*(0 < income <= 3))", None, True),
+        ("mean(log(income))", None, True),
+        ("moments([log(income)], age)", None, True),
+        ("moments([age], exp(income/100))", None, True),
+        ("truncated_sum([income], income, 2, 3)", None, False),
+        ("sum(column('log(<'))", None, False),
+    ],
+)
+def test_what_format_1_cannot_say_is_written_as_format_2_and_nothing_else_is(
+    statistic: str, unit: str | None, is_new: bool, tmp_path: Path
+) -> None:
+    if "log(<" in statistic:  # a column's name is no operation
+        schema = nw.Schema({"log(<": nw.Bounded(0, 1)}, n=3, neighbours="change-one")
+        made = nw.plan(nw.statistic(statistic), schema, guarantee=nw.PureDP(1))
+        release = nw.Release.of(made, [5], dataset="d", ledger_head=None, simulated=False)
+    else:
+        release = in_units(statistic, unit)
+    assert json.loads(release.to_bytes())["format"] == f"noisewise-release/{1 + is_new}"
+    release.save(tmp_path / "r.json")
+    loaded = nw.Release.load(tmp_path / "r.json")
+    assert loaded.to_bytes() == release.to_bytes()
+    assert loaded.schema.units == release.schema.units
+
+
+def test_a_unit_in_a_file_of_format_1_is_refused_and_so_is_format_2_with_nothing_new() -> None:
+    told, bare = in_units("mean(income)").to_dict(), in_units("mean(income)", None).to_dict()
+    for plain, wrong in ((told, "noisewise-release/1"), (bare, "noisewise-release/2")):
+        changed = {**plain, "format": wrong}
+        changed["hash"] = digest_of(changed)
+        with pytest.raises(InvalidRelease, match="is written as"):
+            nw.Release.from_dict(changed)
+
+
+def digest_of(plain: dict[str, object]) -> str:
+    """The hash of a plain form, computed here: canonical JSON of everything but the hash."""
+    rest = {key: value for key, value in plain.items() if key != "hash"}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_the_unit_is_told_with_the_value_where_the_value_has_it() -> None:
+    words = describe_release(in_units("mean(income, clip(income, 2, 9), income**2, age)"))
+    value = {line.split("  ")[1]: line for line in words.splitlines() if line.startswith("  mean(")}
+    assert "thousand EUR  (noise sd" in value["mean(income)"]
+    assert "thousand EUR  (noise sd" in value["mean(clip(income, 2, 9))"]
+    assert "EUR" not in value["mean(income**2)"] + value["mean(age)"]
+    assert "unit='thousand EUR'" in words

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import pytest
 
+import noisewise as nw
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.schema import Bounded, Levels, Schema, schema_from_dict
 
@@ -103,3 +104,49 @@ def test_asking_a_column_for_what_it_is_not_names_the_way_out() -> None:
         schema.bounded("region")
     with pytest.raises(InvalidArgument, match="income, region"):
         schema.column("age")
+
+
+# ---- units: captions ----
+
+
+def test_a_unit_changes_nothing_but_what_is_shown() -> None:
+    bare, told = Bounded(0, 250), Bounded(0, 250, unit="thousand EUR")
+    assert bare == told
+    assert hash(bare) == hash(told)
+    plain, captioned = (Schema({"income": column}, n=10, neighbours="change-one") for column in (bare, told))
+    assert plain == captioned
+    assert hash(plain) == hash(captioned)
+    requests = {nw.plan(nw.Mean("income"), one, guarantee=nw.PureDP(1)).request() for one in (plain, captioned)}
+    assert len(requests) == 1  # the same request, the same price, the same stored release
+    assert repr(told) == "Bounded(0, 250, unit='thousand EUR')"
+    assert captioned.units == {"income": "thousand EUR"}
+    assert captioned.part_size((Fraction(0), Fraction(1, 2))).units == captioned.units
+    assert pickle.loads(pickle.dumps(captioned)).units == captioned.units
+    assert schema_from_dict(captioned.captioned()).units == captioned.units
+    assert plain.captioned() == plain.to_dict() == captioned.to_dict()
+
+
+@pytest.mark.parametrize("bad", ["", " ", "x" * 41, "EUR\n", "a\x1b[31m", "\u202e", 5, True, ["EUR"]])
+def test_a_unit_is_a_short_printable_text(bad: object) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        Bounded(0, 1, unit=bad)
+    assert caught.value.argument == "unit"
+    with pytest.raises(InvalidArgument):
+        schema_from_dict({"n": 3, "neighbours": "change-one", "columns": {"x": {"bounds": [0, 1], "unit": bad}}})
+
+
+def test_levels_have_no_unit() -> None:
+    with pytest.raises(InvalidArgument, match="unit"):
+        schema_from_dict({"n": 3, "neighbours": "change-one", "columns": {"x": {"levels": ["a", "b"], "unit": "EUR"}}})
+
+
+def test_near_misses_in_a_schema_are_told_what_was_meant() -> None:
+    schema = Schema(GOOD, n=10, neighbours="change-one")
+    with pytest.raises(InvalidArgument, match="did you mean 'income'"):
+        schema.column("incme")
+    with pytest.raises(InvalidArgument, match="did you mean 'neighbours'"):
+        schema_from_dict({"n": 3, "neighbors": "change-one", "columns": {"x": {"bounds": [0, 1]}}})
+    with pytest.raises(InvalidArgument, match="did you mean 'change-one'"):
+        Schema(GOOD, n=10, neighbours="change_one")
+    with pytest.raises(InvalidArgument, match="did you mean 'bounds'"):
+        schema_from_dict({"n": 3, "neighbours": "change-one", "columns": {"x": {"bound": [0, 1]}}})

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from noisewise.design.choice import Choice, choose
     from noisewise.design.continuous import best_cells, best_clamp, best_exponent, best_weights
     from noisewise.design.curve import design_curve
+    from noisewise.design.expected import Precision, precision
     from noisewise.design.information import Information, information
     from noisewise.design.precision import epsilon_for
     from noisewise.errors import (
@@ -87,7 +88,7 @@ __version__ = "0.1.0"
 _HOME = {
     "noisewise.design.choice": "Choice choose",
     "noisewise.design.continuous": "best_cells best_clamp best_exponent best_weights",
-    "noisewise.design.curve": "design_curve",
+    "noisewise.design.expected": "Precision design_curve precision",
     "noisewise.design.information": "Information information",
     "noisewise.design.precision": "epsilon_for",
     "noisewise.errors": "BudgetExceeded DifferentRecords Incomparable InvalidArgument InvalidData InvalidRelease "
@@ -168,6 +169,7 @@ __all__ = [
     "Poisson",
     "Population",
     "Posterior",
+    "Precision",
     "PrivateLinearRegression",
     "PureDP",
     "Quantile",
@@ -198,6 +200,7 @@ __all__ = [
     "make_release",
     "optimal_estimator",
     "plan",
+    "precision",
     "respond",
     "simulate",
     "statistic",

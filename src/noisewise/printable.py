@@ -8,11 +8,18 @@ terminal, turns the reading direction round or begins a line of its own. Whateve
     printable(text)           one line: line ends are escaped, too
     printable_lines(text)     our own paragraphs around such text: line ends stay
     shown(value)              a short repr of anything, a number of a million digits included
+    did_you_mean(word, known) what a misspelt word was meant to be, as the end of a sentence
 """
 
 from __future__ import annotations
 
-__all__ = ["printable", "printable_lines", "shown"]
+from collections.abc import Iterable
+from difflib import get_close_matches
+from itertools import islice
+
+__all__ = ["did_you_mean", "printable", "printable_lines", "shown"]
+
+LONGEST_WORD, MOST_WORDS = 80, 1000  # that are compared: the cost is their product
 
 
 def printable(text: object) -> str:
@@ -33,6 +40,14 @@ def shown(value: object, longest: int = 60) -> str:
     except (ValueError, RecursionError, MemoryError):  # Python writes no integer of more than 4300 digits
         return "a number too long to show" if isinstance(value, int) else f"a {type(value).__name__}"
     return text if len(text) <= longest else text[: longest - 3] + "..."
+
+
+def did_you_mean(word: object, known: Iterable[object]) -> str:
+    """` (did you mean 'income'?)` where one of the known words is near, else nothing."""
+    plain = str(word)[:LONGEST_WORD]
+    words = {str(one)[:LONGEST_WORD].casefold(): str(one) for one in islice(known, MOST_WORDS)}
+    near = get_close_matches(plain.casefold(), words, n=1, cutoff=0.7)
+    return f" (did you mean {printable(words[near[0]])!r}?)" if near else ""
 
 
 def _escaped(character: str) -> str:

@@ -36,8 +36,9 @@ from noisewise.privacy.mechanism import mechanism_named
 from noisewise.schema import Schema, schema_from_dict
 from noisewise.statistics import Statistic, statistic_from_dict
 from noisewise.statistics.sensitivity import checked_weights
+from noisewise.statistics.text import is_new_in_format_2
 
-FORMAT = "noisewise-release/1"
+FORMAT, FORMAT_2 = "noisewise-release/1", "noisewise-release/2"  # 2 only where 1 has no word for what is in it
 LARGEST_FILE = 200 * 2**20
 LARGEST_VALUE = 2**100
 ENOUGH = 1 - 1e-9  # of the noise that is due; a margin for later rounding rules
@@ -58,9 +59,9 @@ class _Answers(_Strict):
 
 
 class ReleaseFile(_Strict):
-    """The JSON form of a release, format noisewise-release/1."""
+    """The JSON form of a release, format noisewise-release/1 or /2."""
 
-    format: Literal["noisewise-release/1"]
+    format: Literal["noisewise-release/1", "noisewise-release/2"]
     dataset: Annotated[StrictStr, Field(min_length=1, max_length=64)]
     part: tuple[StrictStr, StrictStr] | None
     simulated: StrictBool
@@ -131,6 +132,12 @@ class Release:
         read = self.law.read(np.array([float(v) for v in self.value]))
         return read / self.divisor if self.law.form in (Form.NUMBER, Form.SCALED, Form.POINT) else read
 
+    @property
+    def format(self) -> str:
+        """The format of its file: 2 where a unit or a feature is one that readers of format 1 do not know."""
+        is_new = bool(self.schema.units) or is_new_in_format_2(self.statistic)
+        return FORMAT_2 if is_new else FORMAT
+
     def __str__(self) -> str:
         n = f"{self.schema.n} records" if self.schema.is_change_one else f"at most {self.schema.n_max} records"
         estimates = ", ".join(f"{value:.6g}" for value in self.estimate[:6]) + (", ..." if len(self.value) > 6 else "")
@@ -182,9 +189,9 @@ class Release:
         """Check and read the plain form."""
         if not isinstance(plain, Mapping):
             raise InvalidRelease(f"{where} is not a release: expected a JSON object.")
-        if plain.get("format") != FORMAT:
+        if plain.get("format") not in (FORMAT, FORMAT_2):
             raise InvalidRelease(
-                f"{where} has format {shown(plain.get('format'))}; this version reads {FORMAT!r}. "
+                f"{where} has format {shown(plain.get('format'))}; this version reads {FORMAT!r} and {FORMAT_2!r}. "
                 "A newer Noisewise may be needed."
             )
         try:
@@ -197,6 +204,10 @@ class Release:
             raise InvalidRelease(f"{where} was changed after it was made: its hash does not match. Ask for it again.")
         try:
             release = _from_form(cls, form)
+            if release.format != form.format:
+                raise InvalidRelease(
+                    f"{where} says {form.format!r}, but what it holds is written as {release.format!r}."
+                )
             _check_promise(release)
             return release
         except InvalidRelease:
@@ -214,11 +225,11 @@ class Release:
         if self.statistic.is_local:
             values = {"counts": values} if self.is_categorical else {"answers": values}
         return {
-            "format": FORMAT,
+            "format": self.format,
             "dataset": self.dataset,
             "part": None if self.part is None else [str(end) for end in self.part],
             "simulated": self.simulated,
-            "schema": self.schema.to_dict(),
+            "schema": self.schema.captioned(),
             "statistic": statistic,
             "law": self.law.to_dict(),
             "guarantee": self.guarantee.to_dict(),

@@ -18,37 +18,48 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from numbers import Integral
 from types import MappingProxyType
+from typing import ClassVar
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import fraction, integer
+from noisewise.printable import did_you_mean, shown
 
 Level = str | int
 LARGEST_N = 2**40
 LARGEST_BOUND = 1e30
 LARGEST_LEVELS = 100_000
 LONGEST_LEVEL = 200  # characters
+LONGEST_UNIT = 40
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Bounded:
-    """A numeric column with public bounds `low <= x <= high`."""
+    """A numeric column with public bounds `low <= x <= high`, and the unit it is told in.
+
+    The unit is a caption of at most 40 printable characters, such as "thousand EUR": it is shown, and it travels in
+    release files (format 2), but it is no part of the column's equality, of a request or of a price.
+    """
 
     low: float
     high: float
+    unit: str | None = field(compare=False)
 
-    def __init__(self, low: object, high: object) -> None:
+    def __init__(self, low: object, high: object, *, unit: str | None = None) -> None:
         object.__setattr__(self, "low", _bound(low, "low"))
         object.__setattr__(self, "high", _bound(high, "high"))
+        object.__setattr__(self, "unit", _unit(unit))
         if not self.low < self.high:
             raise InvalidArgument(
                 f"Bounded(low={self.low!r}, high={self.high!r}): low must be less than high.", argument="low"
             )
 
     def to_dict(self) -> dict[str, object]:
+        """The plain form, without the unit."""
         return {"bounds": [_plain(self.low), _plain(self.high)]}
 
     def __repr__(self) -> str:
-        return f"Bounded({_plain(self.low)}, {_plain(self.high)})"
+        unit = "" if self.unit is None else f", unit={self.unit!r}"
+        return f"Bounded({_plain(self.low)}, {_plain(self.high)}{unit})"
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -56,6 +67,7 @@ class Levels:
     """A categorical column with a public list of levels; inside the program a level is its index."""
 
     levels: tuple[Level, ...]
+    unit: ClassVar[None] = None  # levels are told by their names
     _places: dict[str, int] = field(repr=False, compare=False)
 
     def __init__(self, levels: Sequence[Level]) -> None:
@@ -190,7 +202,9 @@ class Schema:
     def column(self, name: str) -> Column:
         if name not in self.columns:
             raise InvalidArgument(
-                f"There is no column {name!r} in the schema; it has {', '.join(self.columns)}.", argument="column"
+                f"There is no column {name!r} in the schema{did_you_mean(name, self.columns)}; it has "
+                f"{', '.join(self.columns)}.",
+                argument="column",
             )
         return self.columns[name]
 
@@ -204,14 +218,29 @@ class Schema:
             raise InvalidArgument(f"part = ({start}, {stop}) of n = {self.n} holds no record.", argument="part")
         return replace_n(self, size)
 
+    @property
+    def units(self) -> dict[str, str]:
+        """The units of the columns that have one."""
+        return {name: column.unit for name, column in self.columns.items() if column.unit is not None}
+
+    def captioned(self) -> dict[str, object]:
+        """The plain form with the units of the columns; where there are none, the plain form itself."""
+        units = self.units
+        columns = {
+            name: {**column.to_dict(), **({"unit": units[name]} if name in units else {})}
+            for name, column in self.columns.items()
+        }
+        return {**self.to_dict(), "columns": columns}
+
     def to_dict(self) -> dict[str, object]:
+        """The plain form that requests are made of: without units, which change nothing that is released."""
         size = {"n": self.n} if self.is_change_one else {"n_max": self.n_max}
         missing = self.missing if isinstance(self.missing, str) else dict(self.missing)
         columns = {name: column.to_dict() for name, column in self.columns.items()}
         return {**size, "neighbours": self.neighbours, "outside": self.outside, "missing": missing, "columns": columns}
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (schema_from_dict, (self.to_dict(),))
+        return (schema_from_dict, (self.captioned(),))
 
     def __hash__(self) -> int:
         return hash((tuple(self.columns.items()), self.n, self.n_max, self.neighbours, self.outside))
@@ -231,9 +260,14 @@ def replace_n(schema: Schema, n: int) -> Schema:
 
 def schema_from_dict(data: Mapping[str, object]) -> Schema:
     """Read a schema from its plain form, as in a release or a spec file; unknown keys are refused."""
-    unknown = set(data) - {"n", "n_max", "neighbours", "outside", "missing", "columns"}
+    known = ("n", "n_max", "neighbours", "outside", "missing", "columns")
+    unknown = sorted(set(data) - set(known))
     if unknown:
-        raise InvalidArgument(f"Unknown entry {sorted(unknown)[0]!r} in the schema.", argument="schema")
+        raise InvalidArgument(
+            f"Unknown entry {unknown[0]!r} in the schema{did_you_mean(unknown[0], known)}; there are "
+            f"{', '.join(known)}.",
+            argument="schema",
+        )
     columns = data.get("columns")
     if not isinstance(columns, Mapping):
         raise InvalidArgument("The schema needs columns = {name = {bounds = [lo, hi]}}.", argument="columns")
@@ -244,14 +278,32 @@ def schema_from_dict(data: Mapping[str, object]) -> Schema:
 
 
 def _column_from_dict(name: str, entry: object) -> Column:
+    hint = ""
     match entry:
-        case {"bounds": [low, high], **rest} if not rest:
-            return Bounded(low, high)
+        case {"bounds": [low, high], **rest} if rest.keys() <= {"unit"}:
+            return Bounded(low, high, unit=_unit(rest.get("unit")))
         case {"levels": [*levels], **rest} if not rest:
             return Levels(levels)
+        case {**keys}:
+            known = ("bounds", "levels", "unit")
+            hint = "".join(did_you_mean(key, known) for key in keys if key not in known)[:80]
     raise InvalidArgument(
-        f"Column {name!r} needs {{bounds = [lo, hi]}} or {{levels = [...]}}, not {entry!r:.60}.", argument="columns"
+        f'Column {name!r} needs {{ bounds = [lo, hi] }}, with unit = "..." if you like, or {{ levels = [...] }}, not '
+        f"{entry!r:.60}{hint}.",
+        argument="columns",
     )
+
+
+def _unit(unit: object) -> str | None:
+    if unit is None:
+        return None
+    if not isinstance(unit, str) or not unit.strip() or len(unit) > LONGEST_UNIT or not unit.isprintable():
+        raise InvalidArgument(
+            f"unit = {shown(unit)} cannot be used: expected a text of at most {LONGEST_UNIT} printable characters, "
+            "such as 'thousand EUR'.",
+            argument="unit",
+        )
+    return unit
 
 
 def _bound(value: object, argument: str) -> float:
@@ -281,7 +333,8 @@ def _columns(columns: object) -> Mapping[str, Column]:
 def _one_of(value: object, choices: tuple[str, ...], argument: str) -> str:
     if not isinstance(value, str) or value not in choices:
         raise InvalidArgument(
-            f"{argument} = {value!r:.60}; choose {' or '.join(map(repr, choices))}.", argument=argument
+            f"{argument} = {value!r:.60}{did_you_mean(value, choices)}; choose {' or '.join(map(repr, choices))}.",
+            argument=argument,
         )
     return value
 

@@ -214,10 +214,10 @@ FILES = {
     "no ledger named": (("release", "income.toml", "--data", "incomes.csv"), "--ledger, --out"),
     "a missing release": (("show", "nothing.json"), "nothing.json"),
     "a folder for a release": (("show", "."), "Cannot read"),
-    "records for a release": (("show", "incomes.csv"), "JSON"),
+    "records for a release": (("show", "incomes.csv"), "a table of records"),
     "a missing ledger": (("ledger", "show", "nothing.ledger"), "no ledger"),
     "another missing ledger": (("ledger", "check", "nothing.ledger"), "no ledger"),
-    "records for a ledger": (("ledger", "show", "incomes.csv"), "LedgerError"),
+    "records for a ledger": (("ledger", "show", "incomes.csv"), "a table of records"),
     "a folder for a ledger": (("ledger", "check", "."), "LedgerError"),
 }
 

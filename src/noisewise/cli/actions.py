@@ -10,11 +10,14 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
+from noisewise.cli import kinds
+from noisewise.cli.kinds import check_kind
 from noisewise.cli.spec import Spec
 from noisewise.errors import InvalidSpec
 from noisewise.files import checked_place, checked_plot
 from noisewise.planning import Plan
 from noisewise.printable import printable, printable_lines
+from noisewise.privacy.odds import caution
 from noisewise.release import write_whole
 
 
@@ -65,6 +68,8 @@ def publish(spec: Path, data: Path | None, ledger: Path | None, out: Path | None
     plan = read.plan()
     read.check_population()
     console.print(plan.describe(), markup=False)
+    if caution(plan.guarantee):
+        console.print(caution(plan.guarantee), markup=False)
     if dry_run:
         console.print("Dry run: no record was read and nothing was spent.")
         return
@@ -81,6 +86,9 @@ def release_by(read: Spec, plan: Plan, data: Path | None, ledger: Path | None, o
     from noisewise.holder.ledger import Ledger
     from noisewise.holder.table import Table
 
+    check_kind(data, kinds.RECORDS, place="--data")
+    if ledger.exists():
+        check_kind(ledger, kinds.LEDGER, place="--ledger")
     limit = None if ledger.exists() else read.limit()
     if limit is None and not ledger.exists():
         raise InvalidSpec(
@@ -106,6 +114,7 @@ def show_release(file: Path) -> None:
     from noisewise.release import Release
     from noisewise.report.words import describe_release
 
+    check_kind(file, kinds.RELEASE, place="`noisewise show`")
     console.print(describe_release(Release.load(file)), markup=False)
 
 
@@ -131,6 +140,22 @@ def show_ledger(ledger: Path) -> None:
                 "" if release is None else release.hash.removeprefix("sha256:")[:8],
             )
         console.print(grid)
+
+
+def replace_records(ledger: Path, *, yes: bool) -> None:
+    """noisewise ledger replace-records"""
+    from noisewise.holder.ledger import Ledger
+
+    with Ledger.open(_existing(ledger)) as account:
+        if not yes:
+            raise InvalidSpec(
+                f"From then on {ledger} takes other records under a new data-set id; what was spent stays spent, for "
+                "the same people may be in them. If that is meant, say so with --yes. Nothing was changed.",
+                where="--yes",
+            )
+        account.replace_records()
+        console.print(f"Other records may be released from now on; data set {account.dataset}.", markup=False)
+        console.print(str(account), markup=False)
 
 
 def check_ledger(ledger: Path, releases: list[Path]) -> None:
@@ -159,5 +184,10 @@ def run_audit(mechanism: str | None, runs: int, json: Path | None) -> None:
 
 def _existing(ledger: Path) -> Path:
     if not ledger.exists():
-        raise InvalidSpec(f"There is no ledger {str(ledger)!r}.", where="ledger")
+        raise InvalidSpec(
+            f"There is no ledger {str(ledger)!r}. Check the path; `noisewise release SPEC --ledger {ledger} ...` makes "
+            "a new one.",
+            where="ledger",
+        )
+    check_kind(ledger, kinds.LEDGER, place="this place")
     return ledger

@@ -38,7 +38,7 @@ def choose_candidates(
                           where="candidates")  # fmt: skip
     population = read.population()
     found = choose(
-        candidates, population, score=score, at=_values(at), likelihood=likelihood, seed=seed, n=n, delta=delta,
+        candidates, population, score=score, at=values_at(at), likelihood=likelihood, seed=seed, n=n, delta=delta,
         despite_guarantees=despite_guarantees,
     )  # fmt: skip
     console.print(str(found), markup=False)
@@ -65,7 +65,7 @@ def release_section(winner: Plan) -> str:
     return "\n".join(lines)
 
 
-def _values(given: Sequence[str]) -> dict[str, Any] | None:
+def values_at(given: Sequence[str]) -> dict[str, Any] | None:
     """Parameter values from KEY=VALUE, several values with commas; None where there are none."""
     values: dict[str, Any] = {}
     for text in given:

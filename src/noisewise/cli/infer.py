@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from noisewise.cli.actions import console
+from noisewise.cli.kinds import RELEASE, check_kind
 from noisewise.cli.spec import Spec
 from noisewise.errors import InvalidSpec, NoisewiseError
 from noisewise.files import checked_folder
@@ -34,6 +35,8 @@ def infer_releases(
 ) -> None:
     """Infer from all releases together and write posterior.npz, summary.txt, posterior.png and report.html."""
     _check_folder(out)
+    for file in files:
+        check_kind(file, RELEASE, place="`noisewise infer`")
     releases = [Release.load(file) for file in files]
     population = Spec.read(spec).population()
     from noisewise.inference.infer import infer

@@ -11,20 +11,38 @@ from typing import Annotated
 
 import typer
 
+from noisewise.cli.wording import as_typed
 from noisewise.errors import NoisewiseError
 
 app = typer.Typer(
     name="noisewise",
     help="Differentially private Bayesian estimation: choose what to share, share it safely, learn from it honestly.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
-ledger_app = typer.Typer(no_args_is_help=True, help="Show or check the account of a data set.")
+ledger_app = typer.Typer(no_args_is_help=True, help="Show, check or move on the account of a data set.")
 app.add_typer(ledger_app, name="ledger")
 
 SpecFile = Annotated[Path, typer.Argument(help="The spec file (TOML).", metavar="SPEC.toml")]
 LedgerFile = Annotated[Path, typer.Option("--ledger", help="The ledger of this data set.")]
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        from importlib.metadata import version
+
+        print(f"noisewise {version('noisewise')}")
+        raise typer.Exit
+
+
+@app.callback()
+def whole(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    """Differentially private Bayesian estimation: choose what to share, share it safely, learn from it honestly."""
 
 
 @app.command()
@@ -51,6 +69,25 @@ def choose(
         spec, score=score, at=at or [], likelihood=likelihood, seed=seed, n=n, delta=delta,
         despite_guarantees=despite_guarantees, json=json, plot=plot,
     )  # fmt: skip
+
+
+@app.command()
+def precision(
+    spec: SpecFile,
+    budgets: Annotated[
+        str | None, typer.Option("--budgets", help="Values of epsilon, rho or mu.", metavar="0.1,1,10")
+    ] = None,
+    at: Annotated[list[str] | None, typer.Option("--at", help="A parameter's value.", metavar="KEY=VALUE")] = None,
+    n: Annotated[int | None, typer.Option("--n", help="How many records there are, where that is private.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Another seed for what is simulated.")] = None,
+    json: Annotated[Path | None, typer.Option("--json", help="Also write the rows as JSON.")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Draw the curves: .png, .pdf or .svg.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+) -> None:
+    """What each budget would buy, and what it means for one person; needs no records and spends nothing."""
+    from noisewise.cli.precision import precision_of
+
+    precision_of(spec, budgets=budgets, at=at or [], n=n, seed=seed, json=json, plot=plot, quiet=quiet)
 
 
 @app.command()
@@ -97,6 +134,17 @@ def ledger_show(ledger: Annotated[Path, typer.Argument(help="The ledger file.")]
     from noisewise.cli.actions import show_ledger
 
     show_ledger(ledger)
+
+
+@ledger_app.command("replace-records")
+def ledger_replace_records(
+    ledger: Annotated[Path, typer.Argument(help="The ledger file.")],
+    yes: Annotated[bool, typer.Option("--yes", help="The records are others from now on.")] = False,
+) -> None:
+    """Accept other records from now on: a new data-set id, and nothing that was spent is forgotten."""
+    from noisewise.cli.actions import replace_records
+
+    replace_records(ledger, yes=yes)
 
 
 @ledger_app.command("check")
@@ -221,7 +269,7 @@ def main() -> None:
     try:
         app()
     except NoisewiseError as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        print(as_typed(f"{type(error).__name__}: {error}"), file=sys.stderr)
         sys.exit(2)
     except OSError as error:
         print(f"Cannot use {error.filename!r}: {error.strerror}.", file=sys.stderr)

@@ -18,11 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from noisewise.cli.kinds import SPEC, check_kind
 from noisewise.errors import InvalidSpec, NoisewiseError
 from noisewise.files import check_depth, read_file
 from noisewise.planning import Plan, plan
-from noisewise.printable import printable
+from noisewise.printable import did_you_mean, printable, shown
 from noisewise.privacy.guarantee import Guarantee, guarantee_from_spec
+from noisewise.privacy.mechanism import mechanism_names
 from noisewise.schema import Schema, schema_from_dict
 from noisewise.statistics import statistic
 
@@ -30,6 +32,12 @@ Read = TypeVar("Read")
 LARGEST_FILE = 2**20
 LONGEST_INTEGER = 4000  # bits
 DOTTED_KEY = re.compile(r"""(?<![\w-])(?:(?>[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*+\.[ \t]*+){32}""")
+_SECTION_EXAMPLES = {
+    "schema": ", with n, neighbours and [schema.columns], as in income = { bounds = [0, 250] }",
+    "release": ', as in statistic = "mean(income)" and guarantee = { epsilon = "1" }',
+    "population": ', as in income = "normal(mean=norm(50, 50), sd=halfnorm(scale=50))"',
+}
+RELEASE_ENTRIES = ("statistic", "guarantee", "mechanism", "weights", "part")
 SECTIONS = ("schema", "table", "ledger", "release", "candidates", "population", "survey")
 
 
@@ -45,6 +53,7 @@ class Spec:
         def refuse(sentence: str) -> InvalidSpec:
             return InvalidSpec(sentence, where=printable(path))
 
+        check_kind(path, SPEC, place="the place of a spec")
         data = read_file(path, largest=LARGEST_FILE, refuse=refuse)
         try:
             sections = _toml(data.decode("utf-8"))
@@ -54,8 +63,12 @@ class Spec:
             raise refuse(f"{path} is not valid TOML: it is nested too deep or a number is too long.") from None
         unknown = set(sections) - set(SECTIONS)
         if unknown:
-            raise InvalidSpec(f"{path} has an unknown section [{sorted(unknown)[0]}]; there are {', '.join(SECTIONS)}.",
-                              where=str(path))  # fmt: skip
+            first = sorted(unknown)[0]
+            raise InvalidSpec(
+                f"{path} has an unknown section [{first}]{did_you_mean(first, SECTIONS)}; there are "
+                f"{', '.join(SECTIONS)}.",
+                where=str(path),
+            )
         return cls(path, sections)
 
     def schema(self) -> Schema:
@@ -92,6 +105,13 @@ class Spec:
         population, schema = self.population(), self.schema()
         from noisewise.populations.cleaned import attach
 
+        for name in self._section("population"):
+            hint = "" if name in schema.columns else did_you_mean(name, schema.columns)
+            if hint:
+                raise InvalidSpec(
+                    f"In [population] of {self.path}: {name!r} is no column of [schema.columns]{hint}.",
+                    where="population",
+                )
         columns = tuple(name for name in self._section("population") if name in schema.columns)
         if columns:
             self._within("population", lambda: attach(population, schema, columns))
@@ -121,7 +141,7 @@ class Spec:
     def _section(self, name: str) -> Mapping[str, Any]:
         section = self.sections.get(name)
         if not isinstance(section, Mapping):
-            raise InvalidSpec(f"{self.path} needs a section [{name}].", where=name)
+            raise InvalidSpec(f"{self.path} needs a section [{name}]{_SECTION_EXAMPLES.get(name, '')}.", where=name)
         return section
 
     def _within(self, name: str, act: Callable[[], Read]) -> Read:
@@ -150,16 +170,30 @@ def _toml(text: str) -> dict[str, Any]:
 
 
 def _plan(section: Mapping[str, Any], schema: Schema) -> Plan:
-    unknown = set(section) - {"statistic", "guarantee", "mechanism", "weights", "part"}
-    if unknown or not {"statistic", "guarantee"} <= set(section):
-        wrong = f"unknown entry {sorted(unknown)[0]!r}" if unknown else "statistic and guarantee are needed"
-        raise InvalidSpec(f"{wrong}.", where="release")
+    unknown = sorted(set(section) - set(RELEASE_ENTRIES))
+    if unknown:
+        hint = did_you_mean(unknown[0], RELEASE_ENTRIES)
+        raise InvalidSpec(
+            f"unknown entry {unknown[0]!r}{hint}; there are {', '.join(RELEASE_ENTRIES)}.", where="release"
+        )
+    if not {"statistic", "guarantee"} <= set(section):
+        raise InvalidSpec(
+            'statistic and guarantee are needed, as in statistic = "mean(income)" and guarantee = { epsilon = "1" }.',
+            where="release",
+        )
+    mechanism, known = section.get("mechanism"), mechanism_names()
+    if mechanism is not None and mechanism not in known:
+        raise InvalidSpec(
+            f"mechanism = {shown(mechanism)}{did_you_mean(mechanism, known)}; there are {', '.join(known)}, or leave "
+            "it out.",
+            where="mechanism",
+        )
     part = section.get("part")
     return plan(
         statistic(section["statistic"]),
         schema,
         guarantee=guarantee_from_spec(section["guarantee"]),
-        mechanism=section.get("mechanism"),
+        mechanism=mechanism,
         weights=section.get("weights"),
         part=part,
     )

@@ -3,7 +3,8 @@
 A record passes the schema before a statistic sees it. With outside="clamp" its law on [low, high] has atoms at the
 bounds, P(X <= low) and P(X >= high); with "refuse" it is the population truncated to the bounds, a different law. The
 inside is cut at the quantiles of the population and at the kinks of the features (where a clip, an indicator or an
-absolute value bends), and each panel gets Gauss-Legendre nodes, so moments of smooth features are exact to rounding:
+absolute value bends, and within what a logarithm or an exponential spans), and each panel gets Gauss-Legendre nodes, so
+moments of smooth features are exact to rounding:
 
     E f(X) = sum_m weight_m f(x_m),    nodes x and weights (K, M), one row a value of theta.
 
@@ -16,6 +17,7 @@ A discrete population is enumerated between the bounds; what a clamp moves there
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -27,6 +29,7 @@ from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import Population
 from noisewise.schema import Bounded, Schema
+from noisewise.statistics.enclosure import feature_range
 from noisewise.statistics.feature import Feature
 
 MOST_POINTS = 200_000
@@ -153,7 +156,18 @@ def kinks_of(features: tuple[Feature, ...], schema: Schema, column: str) -> tupl
                 zeros = crossings(_excess(base, 0.0, schema, column), grid)
                 kinks |= {zero + sign * (entry.high - entry.low) * 4.0**-k
                           for zero in zeros for sign in (-1, 0, 1) for k in range(1, 24)}  # fmt: skip
+            elif node.operation in ("logarithm", "exponential"):
+                for level in _levels_between(node, schema):
+                    kinks |= crossings(_excess(node.arguments[0], level, schema, column), grid)
     return tuple(sorted(k for k in kinks if entry.low < k < entry.high))
+
+
+def _levels_between(node: Feature, schema: Schema) -> Array:
+    """Values of f that cut log(f) and exp(f) into pieces that a few nodes integrate: f grows fourfold, or by 8."""
+    low, high, _ = feature_range(node.arguments[0], schema)
+    if node.operation == "exponential":
+        return np.asarray(np.arange(low, high, 8.0)[1:], np.float64)
+    return np.asarray(low * 4.0 ** np.arange(1, math.ceil(math.log(high / low) / math.log(4.0))), np.float64)
 
 
 def bends_of(features: Sequence[Feature]) -> list[tuple[Feature, float]]:
@@ -162,7 +176,8 @@ def bends_of(features: Sequence[Feature]) -> list[tuple[Feature, float]]:
     for feature in features:
         for node in feature.nodes():
             if node.operation in ("clip", "between", "absolute"):
-                bends.update(dict.fromkeys((node.arguments[0], float(edge)) for edge in node.arguments[1:] or (0.0,)))
+                edges = [float(edge) for edge in node.arguments[1:] or (0.0,) if math.isfinite(edge)]
+                bends.update(dict.fromkeys((node.arguments[0], edge) for edge in edges))
             elif node.operation == "shrunk":
                 _, radius, *row = node.arguments
                 squares = [entry**2 for entry in row]

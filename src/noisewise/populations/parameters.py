@@ -17,7 +17,14 @@ from typing import Any, cast
 import numpy as np
 
 from noisewise.errors import InvalidArgument
+from noisewise.printable import did_you_mean
 
+# What other libraries call the same parameter.
+OTHER_NAMES = {
+    "mu": "mean", "loc": "mean", "sigma": "sd", "std": "sd", "stdev": "sd", "scale": "sd", "var": "variance",
+    "lam": "rate", "lambda_": "rate", "mu_log": "log_mean", "sigma_log": "log_sd", "prob": "p", "probability": "p",
+    "alpha": "shape", "k": "shape", "beta": "rate", "a": "low", "b": "high",
+}  # fmt: skip
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Theta = Mapping[str, Array]  # free parameters, one row a value: shape (K,) or (K, m) for a vector
 
@@ -135,6 +142,7 @@ def read_parameters(
         return _with_joint_prior(given, domains, prior, joint_names)
     known: dict[str, Array] = {}
     priors, supports = {}, {}
+    _check_no_others(given, domains)
     for name, domain in domains.items():
         if name not in given:
             raise InvalidArgument(
@@ -146,7 +154,6 @@ def read_parameters(
             priors[name] = value
         else:
             known[name] = _number(value, name, domain)
-    _check_no_others(given, domains)
     return Parameters(known, priors, None, supports)
 
 
@@ -273,10 +280,16 @@ def _number(value: object, name: str, domain: Support) -> Array:
 
 
 def _check_no_others(given: Mapping[str, object], domains: Mapping[str, Support]) -> None:
-    others = set(given) - set(domains)
+    others = sorted(set(given) - set(domains))
     if others:
-        raise InvalidArgument(f"There is no parameter {sorted(others)[0]!r}; there are {', '.join(domains)}.",
-                              argument=sorted(others)[0])  # fmt: skip
+        meant = OTHER_NAMES.get(others[0], "")
+        hint = f" (did you mean {meant!r}?)" if meant in domains else did_you_mean(others[0], domains)
+        wanted = " and ".join(f"{name}=" for name in domains)
+        raise InvalidArgument(
+            f"There is no parameter {others[0]!r:.60}{hint}; give {wanted}, each a number if you know it, else a "
+            "scipy.stats distribution.",
+            argument=others[0],
+        )
 
 
 def _inside(value: Array, support: Support) -> Array:

@@ -39,7 +39,7 @@ from noisewise.populations.population import (
     Population,
     Uniform,
 )
-from noisewise.printable import printable, shown
+from noisewise.printable import did_you_mean, printable, shown
 
 LONGEST_TEXT = 20_000
 LONGEST_SECONDS = 5.0  # of the processor, for one population: some distributions are slow to look at
@@ -51,6 +51,16 @@ NAMED: Mapping[str, Callable[..., Population]] = {
     "normal": Normal, "uniform": Uniform, "bernoulli": Bernoulli, "categorical": Categorical, "poisson": Poisson,
     "exponential": Exponential, "gamma": Gamma, "lognormal": LogNormal,
 }  # fmt: skip
+EXAMPLES: Mapping[str, str] = {
+    "normal": "normal(mean=norm(50, 50), sd=halfnorm(scale=50))",
+    "uniform": "uniform(low=0, high=halfnorm(scale=100))",
+    "bernoulli": "bernoulli(p=beta(1, 1))",
+    "categorical": "categorical(p=dirichlet([1, 1, 1]))",
+    "poisson": "poisson(rate=gamma(2, scale=3))",
+    "exponential": "exponential(rate=gamma(2, scale=1))",
+    "gamma": "gamma(shape=gamma(2, scale=1), rate=gamma(2, scale=1))",
+    "lognormal": "lognormal(log_mean=norm(3, 1), log_sd=halfnorm(scale=1))",
+}
 OTHERS = ("location_scale", "population", "joint", "multivariate_normal")
 CAMEL = {"LogNormal": "lognormal", "LocationScale": "location_scale", "MultivariateNormal": "multivariate_normal"}
 SEVERAL = {"dirichlet": stats.dirichlet, "normal_inverse_gamma": stats.normal_inverse_gamma}
@@ -145,16 +155,26 @@ def _read_population(node: ast.expr) -> Any:
             if not args and (entry := written_as(given)) is not None:
                 return model_of_nodes(entry, _named(keywords, node))
             if name in NAMED:
-                raise InvalidSpec(f"{given} takes its parameters by name, not as in {_shown(node)}.", where=given)
-            known = ", ".join((*NAMED, *OTHERS, *(entry.text_name for entry in MODELS.values())))
-            raise InvalidSpec(f"There is no population {given!r:.60}; there are {known}.", where=given[:60])
+                raise InvalidSpec(
+                    f"{given} takes its parameters by name, as in {EXAMPLES[name]}, not as in {_shown(node)}.",
+                    where=given,
+                )
+            known = (*NAMED, *OTHERS, *(entry.text_name for entry in MODELS.values()))
+            raise InvalidSpec(
+                f"There is no population {given!r:.60}{did_you_mean(given, known)}; there are {', '.join(known)}.",
+                where=given[:60],
+            )
+        case ast.Name(id=given) if given.lower() in NAMED:
+            raise InvalidSpec(f"{given} needs its parameters, as in {EXAMPLES[given.lower()]}.", where=given)
     return _refuse(node)
 
 
 def read_value(node: ast.expr) -> Any:
     """A number, a list of values, or a prior."""
     match node:
-        case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
+        case ast.Constant(value=number) if (
+            isinstance(number, int | float) and number is not True and number is not False
+        ):
             if abs(number) > 1e300 or not math.isfinite(number):
                 raise InvalidSpec(f"The number {_shown(node)} is too large.", where="population")
             return number
@@ -181,7 +201,12 @@ def _scipy(name: str) -> Any:
     """A scipy.stats distribution by its name, and nothing else that scipy.stats holds."""
     found = SEVERAL.get(name, getattr(stats, name, None))
     if name not in SEVERAL and not isinstance(found, _SCIPY):
-        raise InvalidSpec(f"There is no distribution {name!r:.60} in scipy.stats.", where=name[:60])
+        known = [one for one in dir(stats.distributions) if one.islower()]
+        raise InvalidSpec(
+            f"There is no distribution {name!r:.60} in scipy.stats{did_you_mean(name, known)}; priors are its "
+            "distributions, such as norm(50, 20), halfnorm(scale=20), beta(1, 1), uniform(0, 10).",
+            where=name[:60],
+        )
     return found
 
 
@@ -247,7 +272,15 @@ def _made(make: Any, name: str, positional: list[Any], named: Mapping[str, Any])
             return make(*positional, **named)
     except NoisewiseError:
         raise
-    except (TypeError, ValueError) as error:
+    except TypeError:  # a scipy distribution with other arguments than it has
+        shapes = getattr(make, "shapes", None)
+        taken = f"{shapes}, loc and scale" if shapes else "loc and scale"
+        raise InvalidSpec(
+            f"{name} cannot be called like this: it takes {taken}, as in {name}({'2, ' if shapes else ''}loc=0, "
+            "scale=1).",
+            where=name,
+        ) from None
+    except ValueError as error:
         raise InvalidSpec(f"{name}: {printable(error).rstrip('.')}.", where=name) from None
 
 

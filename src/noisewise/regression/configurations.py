@@ -268,6 +268,10 @@ def _bent(feature: Feature, known: Mapping[Feature, Floats], count: int) -> Part
         match feature.operation:
             case "absolute":
                 return {None: np.abs(value)}
+            case "logarithm":
+                return {None: np.log(value)}
+            case "exponential":
+                return {None: np.exp(value)}
             case "clip":
                 return {None: np.clip(value, *numbers)}
             case "between":

@@ -22,6 +22,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 from numpy.typing import ArrayLike, NDArray
 
 from noisewise.errors import InvalidArgument
@@ -163,8 +164,9 @@ def curve_plot(
     title: str = "",
     log_x: bool = False,
     log_y: bool = False,
+    plain_numbers: bool = False,
 ) -> bytes:
-    """Lines with bands, for studies.
+    """Lines with bands, for studies. `plain_numbers` writes 0.1, 0.2, 0.5, 1 on logarithmic axes, not powers of ten.
 
     Each series is a mapping with `name`, `x`, `y`, and optionally `low`, `high` (a band), `marks` (True: points on the
     line; "only": no line), `dashed` (True for what is cited rather than computed), `colour` (0 to 6, to pair a cited
@@ -181,6 +183,11 @@ def curve_plot(
             axes.set_xscale("log")
         if log_y:
             axes.set_yscale("log")
+        if plain_numbers:
+            for axis in [axes.xaxis] * log_x + [axes.yaxis] * log_y:
+                axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+                axis.set_major_formatter(lambda value, _: f"{value:g}")
+                axis.set_minor_formatter(NullFormatter())
         tidy(axes)
     _shared_legend(figure, panels)
     return finish(figure, path)

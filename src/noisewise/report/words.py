@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from noisewise.laws import Form, additive_law
 from noisewise.printable import printable
 from noisewise.release import Release
+from noisewise.statistics.units import component_units
 
 MOST_LINES = 40
 
@@ -40,10 +41,12 @@ def value_lines(release: Release) -> list[str]:
     """One line for each component: its noisy value and the noise's standard deviation."""
     if not release.is_categorical and release.statistic.kind == "records":
         answers = release.estimate
-        return [f"  {len(answers)} noisy answers, from {answers[0]:.6g} to {answers[-1]:.6g}, sorted."]
-    rows = list(zip(map(printable, release.labels), release.estimate, _spreads(release), strict=True))
-    width = max(len(label) for label, _, _ in rows[:MOST_LINES])
-    lines = [f"  {label:<{width}}  {value:.6g}{spread}" for label, value, spread in rows[:MOST_LINES]]
+        unit = component_units(release.statistic, release.schema)[0]
+        return [f"  {len(answers)} noisy answers, from {answers[0]:.6g} to {answers[-1]:.6g}{unit}, sorted."]
+    units = component_units(release.statistic, release.schema)
+    rows = list(zip(map(printable, release.labels), release.estimate, units, _spreads(release), strict=True))
+    width = max(len(label) for label, *_ in rows[:MOST_LINES])
+    lines = [f"  {label:<{width}}  {value:.6g}{unit}{spread}" for label, value, unit, spread in rows[:MOST_LINES]]
     return lines + ([f"  ... and {len(rows) - MOST_LINES} more."] if len(rows) > MOST_LINES else [])
 
 

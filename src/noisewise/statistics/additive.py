@@ -22,7 +22,7 @@ import numpy as np
 from noisewise.errors import InvalidArgument
 from noisewise.lattice import Lattice
 from noisewise.privacy.guarantee import Guarantee
-from noisewise.schema import Schema, checked_schema
+from noisewise.schema import Bounded, Schema, checked_schema
 from noisewise.statistics.enclosure import feature_ranges
 from noisewise.statistics.feature import (
     DEEPEST_FEATURE,
@@ -167,7 +167,8 @@ class Count(FeatureSums):
     def __init__(self, condition: Feature) -> None:
         if not isinstance(condition, Feature) or not _is_condition(condition):
             raise InvalidArgument(
-                "Count needs a condition: f.between(low, high), column.equals(level), or products of them.",
+                "Count needs a condition: f > a, f.between(low, high), column.equals(level), or products of them; as "
+                "text count(income > 50), count(equals(region, 'north')).",
                 argument="condition",
             )
         object.__setattr__(self, "condition", condition)
@@ -214,7 +215,7 @@ class TruncatedSum(FeatureSums):
     def __init__(self, features: Sequence[object], column: str | Feature, low: object, high: object) -> None:
         given = (features,) if isinstance(features, str | Feature) else features
         name = column_name(column, "TruncatedSum")
-        kept = as_feature(name).between(low, high)
+        kept = as_feature(name).clip(low, high)  # a window of one point is refused, as a clip to it is
         object.__setattr__(self, "features", read_features(given, "TruncatedSum"))
         object.__setattr__(self, "column", name)
         object.__setattr__(self, "low", kept.arguments[1])
@@ -229,6 +230,26 @@ class TruncatedSum(FeatureSums):
         # Clip inside as well: outside the window the product is 0, so this only tightens the declared range.
         inside = as_feature(self.column).clip(self.low, self.high)
         return checked_row(tuple(with_column(f, self.column, inside) * kept for f in self.features), schema)
+
+    def sensitivity(self, schema: Schema, norm: int = 1, weights: Sequence[object] | None = None) -> Sensitivity:
+        """Of two kept records, or of a kept and a redacted one, which is the zero vector; the larger of the two.
+
+        Boxes of records that straddle the window's edge would never be divided finely enough: an indicator and a number
+        at its edge would be taken for free of each other.
+        """
+        row = self.row(checked_schema(schema))
+        given = self.default_weights(schema) if weights is None else checked_weights(weights, len(row))
+        column, p = schema.bounded(self.column), checked_norm(norm)
+        low, high = max(column.low, self.low), min(column.high, self.high)
+        if not low < high:
+            return joint_sensitivity(row, schema, norm=p, weights=given)
+        kept = {**schema.columns, self.column: Bounded(low, high)}
+        alone = joint_sensitivity(self.features, Schema(kept, n_max=1, neighbours="add-remove"), norm=p, weights=given)
+        if not schema.is_change_one:
+            return alone
+        pair = joint_sensitivity(self.features, Schema(kept, n=1, neighbours="change-one"), norm=p, weights=given)
+        is_whole = (low, high) == (column.low, column.high)
+        return pair if is_whole else max(pair, alone, key=lambda one: one.value)
 
     def labels(self, schema: Schema) -> tuple[str, ...]:
         window = f"{number_text(self.low)} <= {self.column} <= {number_text(self.high)}"

@@ -21,6 +21,7 @@ from noisewise.statistics.feature import Feature
 
 UNIT = 2.0**-53
 LARGEST_VALUE = 1e250
+LARGEST_EXPONENT = 575.0  # exp of it is below LARGEST_VALUE, and exp of minus it is no subnormal number
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
@@ -93,6 +94,27 @@ class EnclosureAlgebra:
         # For e < 1, |x^e - y^e| <= |x - y|^e; for e > 1 the slope is largest at the far end. Engines differ by ulps.
         spread = a.error**e if e < 1 else e * (a.magnitude + a.error) ** (e - 1) * a.error
         return _finite(Enclosure(a.low**e, a.high**e, spread + 8 * UNIT * a.high**e))
+
+    def logarithm(self, a: Enclosure) -> Enclosure:
+        if np.any(a.low - a.error <= 0):
+            raise Unsupported(
+                "A logarithm needs a feature that is above 0 within the declared bounds: clip it at a number above 0, "
+                "as in log(clip(income, 1, 250)), or add a constant first, as in log(income + 1). Nothing was spent."
+            )
+        low, high = np.log(a.low), np.log(a.high)
+        # |log x - log y| <= |x - y| / min(x, y); engines differ by ulps.
+        spread = a.error / (a.low - a.error)
+        return Enclosure(low, high, spread + 8 * UNIT * np.maximum(np.abs(low), np.abs(high)))
+
+    def exponential(self, a: Enclosure) -> Enclosure:
+        if np.any(a.magnitude + a.error > LARGEST_EXPONENT):
+            raise InvalidArgument(
+                f"exp(f) needs a feature between -{LARGEST_EXPONENT:g} and {LARGEST_EXPONENT:g} within the declared "
+                "bounds: scale it first, as in exp(income/100), or clip it. Nothing was spent.",
+                argument="feature",
+            )
+        low, high = np.exp(a.low), np.exp(a.high)
+        return _finite(Enclosure(low, high, high * (np.expm1(a.error) + 8 * UNIT * (1 + a.error))))
 
     def clip(self, a: Enclosure, low: float, high: float) -> Enclosure:
         return Enclosure(np.clip(a.low, low, high), np.clip(a.high, low, high), a.error)

@@ -1,46 +1,53 @@
 """Features: the tiny closed language in which people say what is taken from one record.
 
-A feature is a column combined with `+ - *`, `abs`, `** a`, `clip`, `between` and `equals`. It is plain data:
-it prints as text that parses back, and it has as many meanings as there are *algebras* to fold it with:
-numbers (NumPy), guaranteed enclosures (`enclosure.py`), or a database expression (`holder/evaluate.py`).
+A feature is a column combined with `+ - *`, `abs`, `** a`, `log`, `exp`, `clip`, `between`, comparisons and `equals`.
+It is plain data: it prints as text that parses back, and it has as many meanings as there are *algebras* to fold it
+with: numbers (NumPy), guaranteed enclosures (`enclosure.py`), or a database expression (`holder/evaluate.py`).
 Because the language is closed, a feature knows its own range over the declared bounds; that range is where
 every sensitivity starts.
+
+Comparisons are windows that are open on one side: every engine computes doubles, so f > a holds exactly where
+a+ <= f, a+ the next double after a. They need no meaning of their own in any algebra.
 """
 
 from __future__ import annotations
 
 import keyword
+import math
 import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from noisewise.errors import InvalidArgument
-from noisewise.exact import fraction
+from noisewise.exact import SMALLEST, fraction
 from noisewise.schema import Level, Schema, checked_level
 
 DEEPEST_FEATURE = 100
 DEEPEST_BUILT = 240  # of conditions, and of what statistics build around features as deep as may be given
+Value = TypeVar("Value")
 LARGEST_FEATURE = 4000  # nodes; keeps hostile release files from costing more than reading them
 
 
-class Algebra(Protocol):
+class Algebra(Protocol[Value]):
     """One meaning of the feature language; values are whatever the algebra computes with."""
 
-    def column(self, name: str) -> Any: ...
-    def constant(self, value: float) -> Any: ...
-    def add(self, a: Any, b: Any) -> Any: ...
-    def subtract(self, a: Any, b: Any) -> Any: ...
-    def multiply(self, a: Any, b: Any) -> Any: ...
-    def absolute(self, a: Any) -> Any: ...
-    def power(self, a: Any, exponent: Fraction) -> Any: ...
-    def clip(self, a: Any, low: float, high: float) -> Any: ...
-    def between(self, a: Any, low: float, high: float) -> Any: ...
-    def equals(self, name: str, level: Level) -> Any: ...
-    def shrunk(self, row: tuple[Any, ...], index: int, radius: float) -> Any: ...
+    def column(self, name: str) -> Value: ...
+    def constant(self, value: float) -> Value: ...
+    def add(self, a: Value, b: Value) -> Value: ...
+    def subtract(self, a: Value, b: Value) -> Value: ...
+    def multiply(self, a: Value, b: Value) -> Value: ...
+    def absolute(self, a: Value) -> Value: ...
+    def power(self, a: Value, exponent: Fraction) -> Value: ...
+    def logarithm(self, a: Value) -> Value: ...
+    def exponential(self, a: Value) -> Value: ...
+    def clip(self, a: Value, low: float, high: float) -> Value: ...
+    def between(self, a: Value, low: float, high: float) -> Value: ...
+    def equals(self, name: str, level: Level) -> Value: ...
+    def shrunk(self, row: tuple[Value, ...], index: int, radius: float) -> Value: ...
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -127,13 +134,56 @@ class Feature:
             raise InvalidArgument(f"exponent = {exponent!r} is larger than 64.", argument="exponent")
         return self if a == 1 else Feature("power", (self, a))
 
+    def log(self) -> Feature:
+        """The natural logarithm of a feature that stays above 0 within the declared bounds."""
+        return Feature("logarithm", (self,))
+
+    def exp(self) -> Feature:
+        """e to the power of a feature that stays between -575 and 575 within the declared bounds."""
+        return Feature("exponential", (self,))
+
     def clip(self, low: object, high: object) -> Feature:
         """f moved into [low, high]; the likelihood knows about it, so it adds no bias."""
-        return Feature("clip", (self, *_ordered(low, high)))
+        ends = _ordered(low, high)
+        if ends[0] == ends[1]:
+            raise InvalidArgument(f"low = {low!r} must be less than high = {high!r}.", argument="low")
+        return Feature("clip", (self, *ends))
 
     def between(self, low: object, high: object) -> Feature:
-        """1 where low <= f <= high, else 0."""
+        """1 where low <= f <= high, else 0; `f.between(a, a)` asks whether f is a."""
         return Feature("between", (self, *_ordered(low, high)))
+
+    def __gt__(self, other: object) -> Feature:
+        """1 where f > other, else 0: the double after `other` and all above it."""
+        inner, edge = self._compared(other)
+        return Feature("between", (inner, _step(edge, math.inf), math.inf))
+
+    def __ge__(self, other: object) -> Feature:
+        """1 where f >= other, else 0."""
+        inner, edge = self._compared(other)
+        return Feature("between", (inner, edge, math.inf))
+
+    def __lt__(self, other: object) -> Feature:
+        """1 where f < other, else 0."""
+        inner, edge = self._compared(other)
+        return Feature("between", (inner, -math.inf, _step(edge, -math.inf)))
+
+    def __le__(self, other: object) -> Feature:
+        """1 where f <= other, else 0."""
+        inner, edge = self._compared(other)
+        return Feature("between", (inner, -math.inf, edge))
+
+    def _compared(self, other: object) -> tuple[Feature, float]:
+        """What is compared with which number: f with a number, or f - g with 0 (its sign is never lost to rounding)."""
+        if isinstance(other, Feature):
+            return self - other, 0.0
+        if isinstance(other, str):
+            raise InvalidArgument(
+                f"{self!s:.60} cannot be compared with the text {other!r:.60}: compare it with a number or with "
+                "column('name'); whether a column has a level is column('name').equals(level).",
+                argument="comparison",
+            )
+        return self, float(fraction(other, "comparison"))
 
     def equals(self, level: Level) -> Feature:
         """1 where a column with levels has this level, else 0."""
@@ -156,13 +206,25 @@ class Feature:
 
     @property
     def has_general_power(self) -> bool:
-        """True where engines may differ in the last bit: a power that is neither whole nor 1/2."""
+        """True where engines may differ in the last bit: a power that is neither whole nor 1/2, a log or an exp."""
         return any(
-            node.operation == "power" and node.arguments[1].denominator != 1 and node.arguments[1] != Fraction(1, 2)
+            node.operation in ("logarithm", "exponential")
+            or (
+                node.operation == "power" and node.arguments[1].denominator != 1 and node.arguments[1] != Fraction(1, 2)
+            )
             for node in self.nodes()
         )
 
-    def fold(self, algebra: Algebra, memory: dict[Feature, Any] | None = None) -> Any:
+    @property
+    def is_new_in_format_2(self) -> bool:
+        """True where readers of release format 1 do not know an operation: log, exp, a comparison, between(f, a, a)."""
+        return any(
+            node.operation in ("logarithm", "exponential")
+            or (node.operation == "between" and (node.arguments[1] == node.arguments[2] or _is_comparison(node)))
+            for node in self.nodes()
+        )
+
+    def fold(self, algebra: Algebra[Value], memory: dict[Feature, Value] | None = None) -> Value:
         """The feature's value in an algebra; `memory` shares subexpressions between features."""
         known = {} if memory is None else memory
         if self not in known:
@@ -171,8 +233,8 @@ class Feature:
                 for argument in self.arguments
             )
             if self.operation == "shrunk":
-                index, radius, *row = values
-                known[self] = algebra.shrunk(tuple(row), index, radius)
+                index, radius = self.arguments[:2]
+                known[self] = algebra.shrunk(values[2:], index, radius)
             else:
                 known[self] = getattr(algebra, self.operation)(*values)
         return known[self]
@@ -188,7 +250,10 @@ class Feature:
         return f"Feature({self})"
 
     def __bool__(self) -> bool:
-        raise TypeError("A feature has no truth value; use f.between(low, high) or f.equals(level) for a condition.")
+        raise TypeError(
+            "A feature has no truth value. Write a < f < b as f.between(a, b) or (f > a) * (f < b), `and` as *, and a "
+            "condition on a column's level as f.equals(level)."
+        )
 
 
 def column(name: str) -> Feature:
@@ -224,7 +289,7 @@ def column_name(column: object, user: str) -> str:
 
 
 class Operators:
-    """The part of an algebra whose values carry their own + - *: arrays and database expressions. Abstract."""
+    """The part of an algebra whose values carry their own operations: arrays and database expressions. Abstract."""
 
     def add(self, a: Any, b: Any) -> Any:
         return a + b
@@ -234,6 +299,12 @@ class Operators:
 
     def multiply(self, a: Any, b: Any) -> Any:
         return a * b
+
+    def logarithm(self, a: Any) -> Any:
+        return a.ln()
+
+    def exponential(self, a: Any) -> Any:
+        return a.exp()
 
 
 class NumPyAlgebra(Operators):
@@ -261,6 +332,12 @@ class NumPyAlgebra(Operators):
             root=lambda base: np.sqrt(np.maximum(base, 0.0)),
             general=lambda base, e: np.power(np.maximum(base, 0.0), e),
         )
+
+    def logarithm(self, a: Any) -> Any:
+        return np.log(a)
+
+    def exponential(self, a: Any) -> Any:
+        return np.exp(a)
 
     def clip(self, a: Any, low: float, high: float) -> Any:
         return np.minimum(np.maximum(a, low), high)
@@ -299,9 +376,24 @@ def sum_in_order(terms: list[Any]) -> Any:
 
 def _ordered(low: object, high: object) -> tuple[float, float]:
     bounds = float(fraction(low, "low")), float(fraction(high, "high"))
-    if not bounds[0] < bounds[1]:
+    if not bounds[0] <= bounds[1]:
         raise InvalidArgument(f"low = {low!r} must be less than high = {high!r}.", argument="low")
     return bounds
+
+
+def _step(edge: float, towards: float) -> float:
+    """The next double, so that a strict comparison becomes one that is not."""
+    following = math.nextafter(edge, towards)
+    if math.isinf(following):
+        raise InvalidArgument(f"comparison = {edge!r}: nothing lies beyond it.", argument="comparison")
+    return following
+
+
+def _is_comparison(feature: Feature) -> bool:
+    """True for a window that only comparisons make: open on one side, or beginning or ending next to 0."""
+    return feature.operation == "between" and any(
+        math.isinf(end) or 0 < abs(end) < SMALLEST for end in feature.arguments[1:]
+    )
 
 
 def number_text(value: float) -> str:
@@ -309,7 +401,7 @@ def number_text(value: float) -> str:
 
 
 def _print(feature: Feature) -> tuple[str, int]:
-    """Text and binding strength: 0 sum, 1 product, 2 power, 3 atom."""
+    """Text and binding strength: -1 comparison, 0 sum, 1 product, 2 power, 3 atom."""
     arguments = feature.arguments
     match feature.operation:
         case "column":
@@ -325,14 +417,32 @@ def _print(feature: Feature) -> tuple[str, int]:
             a = arguments[1]
             shown = str(a) if a.denominator == 1 else f"({a})"
             return f"{_wrapped(arguments[0], 3)}**{shown}", 2
-        case "absolute":
-            return f"abs({arguments[0]})", 3
+        case "absolute" | "logarithm" | "exponential":
+            return f"{_WORDS[feature.operation]}({arguments[0]})", 3
+        case "between" if _is_comparison(feature):
+            low, high = (_compared_text(end, sign) for end, sign in zip(arguments[1:], "><", strict=True))
+            inner = _wrapped(arguments[0], 0)
+            if not high or not low:
+                return f"{inner} {low or high}", -1
+            sign, _, number = low.partition(" ")
+            return f"{number} {sign.replace('>', '<')} {inner} {high}", -1
         case "clip" | "between":
             return f"{feature.operation}({arguments[0]}, {', '.join(map(number_text, arguments[1:]))})", 3
         case "equals":
             return f"equals({_print(column(arguments[0]))[0]}, {arguments[1]!r})", 3
     index, radius, *row = arguments
     return f"shrunk([{', '.join(map(str, row))}], {index}, {number_text(radius)})", 3
+
+
+_WORDS = {"absolute": "abs", "logarithm": "log", "exponential": "exp"}
+
+
+def _compared_text(end: float, sign: str) -> str:
+    """Of `>= a` and `> b`, b the double before a, the shorter (both are the same condition); nothing without an end."""
+    if math.isinf(end):
+        return ""
+    before = math.nextafter(end, -math.inf if sign == ">" else math.inf)
+    return min(f"{sign}= {number_text(end)}", f"{sign} {number_text(before)}", key=len)
 
 
 def _is_plain_name(name: str) -> bool:

@@ -1,0 +1,158 @@
+"""What each budget would buy: widths against the laws themselves, sentences, tables, units, and the command."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import run_here
+from scipy import stats
+
+import noisewise as nw
+from noisewise.design.expected import LEVEL
+from noisewise.errors import InvalidArgument
+from noisewise.laws import additive_law
+
+X = nw.column("income")
+SCHEMA = nw.Schema({"income": nw.Bounded(0, 250, unit="thousand EUR")}, n=4000, neighbours="change-one")
+POPULATION = nw.Normal(mean=stats.norm(50, 50), sd=stats.halfnorm(scale=50)).named("income")
+KNOWN_SD = nw.Normal(mean=stats.norm(50, 50), sd=20).named("income")
+
+
+def planned(statistic: nw.Mean | nw.Sum | nw.Count, guarantee: nw.PureDP) -> nw.Plan:
+    return nw.plan(statistic, SCHEMA, guarantee=guarantee)
+
+
+def own(found: nw.Precision, answer: str) -> object:
+    (row,) = [row for row in found.rows if row.is_planned and row.answer == answer]
+    return row
+
+
+@pytest.mark.parametrize(
+    "guarantee", [nw.PureDP(1), nw.ApproxDP(1, "1e-6"), nw.ZeroConcentratedDP("0.5"), nw.GaussianDP(1)], ids=str
+)
+@pytest.mark.parametrize("statistic", [nw.Mean(X), nw.Sum(X, X**2), nw.Count(X > 50)], ids=str)
+def test_without_a_population_it_is_the_smallest_interval_that_holds_nine_tenths_of_the_noise(
+    statistic: nw.Mean, guarantee: nw.PureDP
+) -> None:
+    made = planned(statistic, guarantee)
+    found = nw.precision(made, progress=False)
+    law = additive_law(made.law)
+    for k, noise in enumerate(made.noise):
+        steps = round(own(found, noise.label).half_width * made.divisor / law.step[k])
+        assert _inside(law, steps, k) >= LEVEL - 1e-12
+        assert steps == 0 or _inside(law, steps - 1, k) < LEVEL
+
+
+def _inside(law: object, steps: int, component: int) -> float:
+    """P(|noise| <= steps): by adding the probabilities up where they are few, else from the continuous law."""
+    if steps > 10**5:  # a fine lattice: the continuous law is the same to one step
+        scale, size = law.scale[component] / law.step[component], steps + 0.5
+        return 1 - math.exp(-size / scale) if "laplace" in law.family else 2 * stats.norm.cdf(size / scale) - 1
+    return float(np.exp(law.log_pmf(np.arange(-steps, steps + 1), component)).sum())
+
+
+def test_with_a_population_it_is_the_posterior_of_a_normal_mean_under_normal_noise() -> None:
+    """Everything normal: sampling variance sd^2/n, noise variance as planned, prior 50^2; nothing is clamped here."""
+    made = planned(nw.Mean(X), nw.GaussianDP(1))
+    found = nw.precision(made, KNOWN_SD, at={"mean": [100.0]}, progress=False)
+    row = own(found, "mean")
+    sampling, noise = 20**2 / 4000, made.noise[0].sd ** 2
+    assert row.half_width == pytest.approx(1.6448536 * math.sqrt(1 / (1 / 2500 + 1 / (sampling + noise))), rel=2e-3)
+    assert row.sampling == pytest.approx(1.6448536 * math.sqrt(sampling), rel=2e-3)
+    assert row.before == pytest.approx(1.6448536 * 50, rel=0.02)
+    ratio = math.sqrt(noise / sampling)
+    assert 0.18 < ratio < 0.22
+    assert "about a fifth of the sampling error" in found.sentences[0]
+    assert "thousand EUR" in found.sentences[0]
+
+
+def test_more_budget_never_makes_an_answer_worse_and_none_leaves_what_was_known() -> None:
+    found = nw.precision(
+        planned(nw.Mean(X, X**2), nw.PureDP(1)), POPULATION, budgets=["0.0001", "0.1", 1, 50], progress=False
+    )
+    for answer in ("mean", "sd"):
+        rows = [row for row in found.rows if row.answer == answer]
+        widths = [row.half_width for row in rows]
+        assert widths == sorted(widths, reverse=True)
+        assert widths[0] == pytest.approx(rows[0].before, rel=0.05)
+        assert widths[-1] == pytest.approx(rows[-1].sampling, rel=0.05)
+
+
+def test_sentences_say_when_a_release_would_teach_nothing() -> None:
+    found = nw.precision(planned(nw.Mean(X), nw.PureDP("0.00001")), KNOWN_SD, budgets=["0.00001"], progress=False)
+    assert "hardly better than before any release" in found.sentences[0]
+
+
+def test_noise_that_depends_on_the_records_is_called_unknown() -> None:
+    found = nw.precision(nw.plan(nw.Median(X), SCHEMA, guarantee=nw.PureDP(1)), progress=False)
+    assert {row.half_width for row in found.rows} == {None}
+    assert "describe a population" in found.sentences[0]
+    with pytest.raises(InvalidArgument, match="nothing to draw"):
+        found.plot()
+
+
+def test_a_large_budget_is_told_with_a_caution() -> None:
+    assert not nw.precision(planned(nw.Mean(X), nw.PureDP(1)), progress=False).cautions
+    found = nw.precision(planned(nw.Mean(X), nw.PureDP(10)), progress=False)
+    assert found.cautions[0] in str(found)
+
+
+@pytest.mark.parametrize("bad", [[], ["a"], [0], [-1], [math.nan], "", 5, [1] * 101])
+def test_bad_budgets_are_refused_by_name(bad: object) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        nw.precision(planned(nw.Mean(X), nw.PureDP(1)), budgets=bad, progress=False)
+    assert caught.value.argument == "budgets"
+
+
+@pytest.mark.parametrize("bad", [[], None, "mean(income)", 5])
+def test_plans_are_plans(bad: object) -> None:
+    with pytest.raises(InvalidArgument):
+        nw.precision(bad, progress=False)
+
+
+SPEC = """\
+[schema]
+n = 4000
+neighbours = "change-one"
+[schema.columns]
+income = { bounds = [0, 250], unit = "thousand EUR" }
+
+[release]
+statistic = "mean(income, income**2)"
+guarantee = { epsilon = "EPSILON" }
+"""
+
+
+def test_the_command_prints_a_table_and_sentences_and_writes_json_and_a_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    population = '[population]\nincome = "normal(mean=norm(50, 50), sd=halfnorm(scale=50))"\n'
+    (tmp_path / "s.toml").write_text(SPEC.replace("EPSILON", "1") + population)
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = run_here(
+        monkeypatch, capsys, "precision", "s.toml", "--budgets", "0.1,1,10", "--json", "p.json", "--plot", "p.png"
+    )
+    assert code == 0
+    for words in ("mean, thousand EUR", "* 1", "no noise", "before", "will be known to ±", "at most 2.72 times"):
+        assert words in out.replace("*  1", "* 1")
+    plain = json.loads((tmp_path / "p.json").read_text())
+    assert {row["number"] for row in plain["rows"]} == {0.1, 1.0, 10.0}
+    assert {row["unit"] for row in plain["rows"]} == {"thousand EUR"}
+    assert plain["sentences"]
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["p.json", "p.png", "s.toml"]  # no ledger, no release
+
+
+def test_a_bill_of_a_large_budget_has_the_caution_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for epsilon, is_told in (("1", False), ("12", True)):
+        (tmp_path / "s.toml").write_text(SPEC.replace("EPSILON", epsilon))
+        code, out, _ = run_here(monkeypatch, capsys, "release", "s.toml", "--dry-run")
+        assert code == 0
+        assert ("Caution: epsilon = 12" in out) is is_told
