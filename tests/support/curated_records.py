@@ -30,6 +30,9 @@ STATISTICS: dict[str, Any] = {
     "maximum": nw.Maximum(x),
     "minimum": nw.Minimum(x),
     "quantile": nw.Quantile(x, "0.25"),
+    "mean-by": nw.Mean(x, y, by="g"),
+    "sum-by": nw.Sum(y, by="g"),
+    "count-by": nw.Count(x.between(0, 3), by="g"),
 }
 
 

@@ -115,6 +115,16 @@ def answered(plan: nw.Plan, records: list[Record]) -> list[int]:
     return [in_steps(valued(str(plan.statistic.feature), one), plan.lattice, 0) for one in records]
 
 
+def by_level(texts: list[str], plan: nw.Plan, records: list[Record]) -> list[int]:
+    """The sums of texts over the records of each level of g, level by level."""
+    size, totals = len(texts), []
+    for place, level in enumerate("abc"):
+        for k, text in enumerate(texts):
+            own = [one for one in records if one["g"] == level]
+            totals.append(sum(in_steps(valued(text, one), plan.lattice, place * size + k) for one in own))
+    return totals
+
+
 BY_KIND: dict[str, Callable[[nw.Plan, list[Record]], list[int]]] = {
     "mean": lambda plan, records: summed([str(f) for f in plan.statistic.features], plan, records),
     "sum": lambda plan, records: summed([str(f) for f in plan.statistic.features], plan, records),
@@ -132,6 +142,9 @@ BY_KIND: dict[str, Callable[[nw.Plan, list[Record]], list[int]]] = {
     "moments": lambda plan, records: summed(products(plan.statistic), plan, records),
     "smallest-eigenvalue": smallest_eigenvalue,
     "records": answered,
+    "mean-by": lambda plan, records: by_level(["1", "x", "y"], plan, records),
+    "sum-by": lambda plan, records: by_level(["y"], plan, records),
+    "count-by": lambda plan, records: by_level(["between(x, 0, 3)"], plan, records),
     "median": lambda plan, records: [ranked(plan, records)[math.ceil(len(records) / 2) - 1]],
     "maximum": lambda plan, records: [ranked(plan, records)[-1]],
     "minimum": lambda plan, records: [ranked(plan, records)[0]],

@@ -45,6 +45,30 @@ class IbisRows:
         algebra = IbisAlgebra(rows, self.schema, self.engine)
         return self._summed(rows, [feature.fold(algebra, memory) for feature in features], lattice, self.schema.n)
 
+    def group_sums(self, features: Sequence[Feature], groups: Cells, lattice: Lattice) -> Whole:
+        """One scan, grouped by the database; a group that nobody is in is filled up with nothing."""
+        rows, memory = staged(self._rows(), features, self.schema, self.engine)
+        algebra = IbisAlgebra(rows, self.schema, self.engine)
+        values = [feature.fold(algebra, memory) for feature in features]
+        reading = {f"s{k}": value for k, value in enumerate(values) if reads_rows(value)}
+        rows = rows.mutate(
+            __group=self._cell(rows, groups),
+            **{name: lattice_integer(value, lattice, int(name[1:]), self.engine) for name, value in reading.items()},
+        )
+        # Summed above the lowest integer: only the width of the range has to fit into 62 bits.
+        totals = {name: (rows[name] - lattice.low[int(name[1:])]).sum() for name in reading}
+        found = self.table.execute(rows.group_by("__group").aggregate(rows=rows.count(), **totals)).to_pylist()
+        if self.schema.n is not None and sum(int(row["rows"]) for row in found) != self.schema.n:
+            raise changed_records()
+        sums = [[0] * len(features) for _ in range(groups.size)]
+        for row in found:
+            count = int(row["rows"])
+            sums[int(row["__group"])] = [
+                int(row.get(f"s{k}") or 0) + lattice.low[k] * count if f"s{k}" in reading else count * lattice.high[k]
+                for k in range(len(features))
+            ]
+        return _only([value for own in sums for value in own])
+
     def block_sums(self, blocks: Blocks, lattice: Lattice) -> Whole:
         rows, memory = staged(self.table.blocks(blocks.block, self.part), blocks.entries, self.schema, self.engine)
         algebra, fine = IbisAlgebra(rows, self.schema, self.engine), blocks.fine
@@ -156,14 +180,18 @@ class IbisRows:
                 totals[f"s{k}"] = (lattice_integer(value, lattice, k, self.engine) - lattice.low[k]).sum()
         result = totalled(rows, totals, self.table.execute)
         if expected is not None and result["rows"] != expected:
-            raise InvalidData(
-                "The records changed after they were read: their number is no longer the declared one. "
-                "Read the table again. Nothing was spent.",
-                fault="changed",
-            )
+            raise changed_records()
         # A value that is the same for every record (the intercept under add-remove) has low = high and is no column of
         # its own.
         return _only([result.get(f"s{k}", 0) + lattice.low[k] * result["rows"] for k in range(len(values))])
+
+
+def changed_records() -> InvalidData:
+    return InvalidData(
+        "The records changed after they were read: their number is no longer the declared one. "
+        "Read the table again. Nothing was spent.",
+        fault="changed",
+    )
 
 
 def _only(values: Sequence[int]) -> Whole:

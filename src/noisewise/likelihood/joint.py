@@ -209,6 +209,8 @@ def _group(releases: tuple[Release, ...], population: Any, likelihood: str, n: i
         if len(releases) == 1:
             return OrderBank.of(releases[0], population)
         return RecordsBank.of(releases, population, n=n)
+    if any(statistic.groups(release.schema) for statistic, release in zip(statistics, releases, strict=True)):
+        return _normal(releases, population, n, "sums by group")
     if CountModel.counts(releases):
         return CountModel.of(releases, population, n=n)
     if not has_finite and n <= LARGEST_TILTED:

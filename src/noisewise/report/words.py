@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from noisewise.laws import Form, additive_law
@@ -10,6 +11,7 @@ from noisewise.release import Release
 from noisewise.statistics.units import component_units
 
 MOST_LINES = 40
+FEWEST_SDS = 4  # of a noisy count, above which a ratio to it means something
 
 
 def describe_release(release: Release) -> str:
@@ -44,10 +46,45 @@ def value_lines(release: Release) -> list[str]:
         unit = component_units(release.statistic, release.schema)[0]
         return [f"  {len(answers)} noisy answers, from {answers[0]:.6g} to {answers[-1]:.6g}{unit}, sorted."]
     units = component_units(release.statistic, release.schema)
+    if release.statistic.groups(release.schema):
+        return group_lines(release)
     rows = list(zip(map(printable, release.labels), release.estimate, units, _spreads(release), strict=True))
     width = max(len(label) for label, *_ in rows[:MOST_LINES])
     lines = [f"  {label:<{width}}  {value:.6g}{unit}{spread}" for label, value, unit, spread in rows[:MOST_LINES]]
     return lines + ([f"  ... and {len(rows) - MOST_LINES} more."] if len(rows) > MOST_LINES else [])
+
+
+def group_lines(release: Release) -> list[str]:
+    """A table by group; beside counts also each group's mean, with the standard deviation that noise gives it."""
+    groups, estimate, spread = release.statistic.groups(release.schema), release.estimate, additive_law(release.law).sd
+    size = len(release.value) // len(groups)
+    names = [printable(label).split(": ", 1)[1] for label in release.labels[:size]]
+    has_mean = size > 1 and names[0] == "count"
+    heads = [name.replace("sum(", "mean(", 1) for name in names[1:]] if has_mean else []
+    rows = [["", *names, *heads]]
+    small = []
+    for g, group in enumerate(groups[:MOST_LINES]):
+        own, sds = estimate[g * size : (g + 1) * size], spread[g * size : (g + 1) * size]
+        row = [printable(group), *(f"{value:.6g} ± {sd:.3g}" for value, sd in zip(own, sds, strict=True))]
+        if has_mean and own[0] < FEWEST_SDS * sds[0]:
+            small.append(printable(group))
+            row += ["too few to say"] * len(heads)
+        elif has_mean:
+            means = [value / own[0] for value in own[1:]]
+            errors = [math.hypot(sd, mean * sds[0]) / own[0] for sd, mean in zip(sds[1:], means, strict=True)]
+            row += [f"{mean:.6g} ± {error:.3g}" for mean, error in zip(means, errors, strict=True)]
+        rows.append(row)
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    lines = [
+        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+    lines += [f"  ... and {len(groups) - MOST_LINES} more groups."] if len(groups) > MOST_LINES else []
+    lines.append("  (± is one standard deviation of the noise alone.)")
+    if small:
+        lines.append(
+            f"  Too few to say: the noisy count is below {FEWEST_SDS} times its noise sd, so a mean would say nothing."
+        )
+    return lines
 
 
 def _spreads(release: Release) -> Sequence[str]:

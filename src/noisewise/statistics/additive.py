@@ -95,7 +95,11 @@ class Mean(FeatureSums):
     kind: ClassVar[str] = "mean"
     needs_public_n: ClassVar[bool] = True
 
-    def __init__(self, *features: object) -> None:
+    def __new__(cls, *features: object, by: object = None) -> Any:
+        """With `by=` the statistic of each group: see `grouped.py`."""
+        return by_group("mean-by", features, by) if by is not None else object.__new__(cls)
+
+    def __init__(self, *features: object, by: None = None) -> None:
         object.__setattr__(self, "features", read_features(features, "Mean"))
 
     @classmethod
@@ -132,7 +136,11 @@ class Sum(FeatureSums):
     features: tuple[Feature, ...]
     kind: ClassVar[str] = "sum"
 
-    def __init__(self, *features: object) -> None:
+    def __new__(cls, *features: object, by: object = None) -> Any:
+        """With `by=` the statistic of each group: see `grouped.py`."""
+        return by_group("sum-by", features, by) if by is not None else object.__new__(cls)
+
+    def __init__(self, *features: object, by: None = None) -> None:
         object.__setattr__(self, "features", read_features(features, "Sum"))
 
     @classmethod
@@ -164,8 +172,13 @@ class Count(FeatureSums):
     sort: ClassVar[Sort] = Sort.COUNT
     is_searched: ClassVar[bool] = False
 
-    def __init__(self, condition: Feature) -> None:
-        if not isinstance(condition, Feature) or not _is_condition(condition):
+    def __new__(cls, condition: Feature | None = None, *, by: object = None) -> Any:
+        """With `by=` the count of each group, of all its records or of those that satisfy a condition."""
+        given = () if condition is None else (condition,)
+        return by_group("count-by", given, by) if by is not None else object.__new__(cls)
+
+    def __init__(self, condition: Feature | None = None, *, by: None = None) -> None:
+        if not isinstance(condition, Feature) or not condition.is_condition:
             raise InvalidArgument(
                 "Count needs a condition: f > a, f.between(low, high), column.equals(level), or products of them; as "
                 "text count(income > 50), count(equals(region, 'north')).",
@@ -264,6 +277,13 @@ class TruncatedSum(FeatureSums):
         return f"truncated_sum([{', '.join(map(str, self.features))}], {as_feature(self.column)}, {bounds})"
 
 
+def by_group(kind: str, features: Sequence[object], by: object) -> Statistic:
+    """The statistic of each group; the classes of grouped statistics are built on this file's."""
+    from noisewise.statistics.grouped import grouped
+
+    return grouped(kind, features, by)
+
+
 def columns_of(features: Sequence[Feature]) -> tuple[str, ...]:
     """The columns that features read, in alphabetical order."""
     return tuple(sorted(frozenset[str]().union(*(feature.columns() for feature in features))))
@@ -314,12 +334,6 @@ def checked_row(row: tuple[Feature, ...], schema: Schema) -> tuple[Feature, ...]
     """The row, after every feature has shown that it has a finite range under the schema."""
     feature_ranges(row, schema)
     return row
-
-
-def _is_condition(feature: Feature) -> bool:
-    if feature.operation == "multiply":
-        return all(_is_condition(argument) for argument in feature.arguments)
-    return feature.operation in ("between", "equals")
 
 
 def with_column(feature: Feature, name: str, replacement: Feature) -> Feature:

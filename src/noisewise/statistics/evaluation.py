@@ -35,6 +35,22 @@ class NumPyRows:
 
         return self._added(piece)
 
+    def group_sums(self, features: Sequence[Feature], groups: Cells, lattice: Lattice) -> Whole:
+        def piece(records: Records) -> Whole:
+            (sets, size), cell = _shape(records), self._cell(records, groups)
+            place = (cell + groups.size * np.arange(sets)[:, None]).ravel()
+            totals = np.zeros((sets * groups.size, len(features)), dtype=object if self._is_long(lattice) else np.int64)
+            for k, value in enumerate(evaluated(features, records, self.schema)):
+                whole = steps(np.broadcast_to(value, (sets, size)), lattice, k).ravel()
+                np.add.at(totals[:, k], place, whole.astype(totals.dtype))
+            return totals.reshape(sets, -1)
+
+        return self._added(piece)
+
+    def _is_long(self, lattice: Lattice) -> bool:
+        """True where n values may pass 64 bits; then Python's integers are summed."""
+        return any(max(-low, high) * self.n >= 2**62 for low, high in zip(lattice.low, lattice.high, strict=True))
+
     def block_sums(self, blocks: Blocks, lattice: Lattice) -> Whole:
         def piece(records: Records) -> Whole:
             sets, size = _shape(records)

@@ -200,6 +200,13 @@ class Feature:
             yield feature
             pending.extend(feature.inner)
 
+    @property
+    def is_condition(self) -> bool:
+        """True where it is 0 or 1 for every record: intervals, levels, and products of them."""
+        if self.operation == "multiply":
+            return all(argument.is_condition for argument in self.arguments)
+        return self.operation in ("between", "equals")
+
     def columns(self) -> frozenset[str]:
         """The names of the columns it reads."""
         return frozenset(node.arguments[0] for node in self.nodes() if node.operation in ("column", "equals"))

@@ -95,6 +95,9 @@ class Rows(Protocol):
     def sums(self, features: Sequence[Feature], lattice: Lattice) -> Whole:
         """Features rounded to their steps, clamped, and summed."""
 
+    def group_sums(self, features: Sequence[Feature], groups: Cells, lattice: Lattice) -> Whole:
+        """The same for each group, group by group: the lattice is that of one group."""
+
     def block_sums(self, blocks: Blocks, lattice: Lattice) -> Whole:
         """Products of block sums, rounded to their steps and summed."""
 
@@ -180,6 +183,10 @@ class Statistic(ABC):
     def divisor(self, schema: Schema) -> int:
         """What a sum is divided by for reading: n for a mean."""
         return 1
+
+    def groups(self, schema: Schema) -> tuple[str, ...]:
+        """The groups in words, where it is a statistic of each group."""
+        return ()
 
     def is_categorical(self, schema: Schema) -> bool:
         """True where each record answers with one of a few cells."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from noisewise.errors import InvalidArgument
 from noisewise.statistics.additive import Count, Mean, Sum, TruncatedSum
 from noisewise.statistics.eigenvalue import SmallestEigenvalue
+from noisewise.statistics.grouped import GroupedCount, GroupedMean, GroupedSum
 from noisewise.statistics.local import Records
 from noisewise.statistics.moments import Moments
 from noisewise.statistics.order import Maximum, Median, Minimum, Quantile
@@ -42,6 +43,6 @@ def statistic_kinds() -> tuple[type[Statistic], ...]:
 
 for _kind in (
     Mean, Sum, Count, TruncatedSum, Histogram, Marginals, Moments, SmallestEigenvalue, Records,
-    Median, Maximum, Minimum, Quantile,
+    Median, Maximum, Minimum, Quantile, GroupedMean, GroupedSum, GroupedCount,
 ):  # fmt: skip
     register_statistic(_kind)

@@ -170,6 +170,13 @@ def joint_sensitivity(
         values.append(found.value)
         attained.append(found.attained)
         arguments.append(found.argument)
+    for k, feature in enumerate(features):
+        if not feature.columns():  # a constant: one record brings it along, and two have it in common
+            low, high, _ = feature_ranges([feature], schema)[0]
+            size = Fraction(0) if schema.is_change_one else given[k] * max(abs(Fraction(low)), abs(Fraction(high)))
+            values.append(size)
+            attained.append(float(size))
+            arguments.append("a record brings its constants along")
     if len(values) == 1:
         return Sensitivity(values[0], attained[0], norm, arguments[0])
     reached = sum(attained) if norm == 1 else math.sqrt(sum(a * a for a in attained))

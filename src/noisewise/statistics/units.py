@@ -11,7 +11,8 @@ from typing import Any
 
 from noisewise.schema import Schema
 from noisewise.statistics.feature import Feature
-from noisewise.statistics.protocol import Statistic, feature_from_text
+from noisewise.statistics.protocol import Statistic
+from noisewise.statistics.text import feature_from_text
 
 IN_THEIR_UNIT = ("mean", "sum", "truncated-sum", "median", "maximum", "minimum", "quantile", "records")
 

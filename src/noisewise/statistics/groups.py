@@ -1,0 +1,224 @@
+"""Statistics by group: one component for each declared level (or pair of levels), all of them in one release.
+
+    Mean(f, by=)   for every group g   (sum 1[g], sum f 1[g], ...)     a group's mean is its sum over its count
+    Sum(f, by=)                        (sum f 1[g], ...)
+    Count(c, by=)                      (sum c 1[g])
+
+A record lies in exactly one group. Let R_g be the largest ||w_g * (1, f(x))|| of one record, and D_g the distance of
+two records within group g (that of the statistic without groups, under the weights of g). A record that is changed
+leaves one group *and* enters another, so with the two largest R
+
+    change-one   max( R_(1) + R_(2) in L1, sqrt(R_(1)^2 + R_(2)^2) in L2,  max_g D_g )
+    add-remove   max_g R_g
+
+Rounding to the lattice moves a record by half a step in each component of its own group only, so the slack of the
+whole is that of one group. Groups are declared by the schema's levels: a group nobody is in is released like any other.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.exact import root_above
+from noisewise.lattice import Lattice, lattice_for, sum_step
+from noisewise.privacy.guarantee import Guarantee
+from noisewise.privacy.mechanism import AddedNoise, added_noise
+from noisewise.schema import Levels, Schema
+from noisewise.statistics.enclosure import feature_ranges
+from noisewise.statistics.feature import Feature, as_feature, column_name, constant
+from noisewise.statistics.protocol import Cells, Settled
+from noisewise.statistics.sensitivity import Sensitivity, joint_sensitivity, norm_above
+from noisewise.statistics.settling import Weights, calibrated, rounding, scales
+
+MOST_GROUPS = 10_000
+MOST_COMPONENTS = 50_000
+MOST_COLUMNS = 2
+ONE = constant(1)
+
+
+def read_by(by: object, user: str) -> tuple[str, ...]:
+    """The columns of `by=`: one name or feature, or a list of at most two."""
+    given = [by] if isinstance(by, str | Feature) else by
+    if not isinstance(given, Sequence) or not given:
+        raise InvalidArgument(
+            f"{user}: by= names a column with levels, or two: by='region', by=['region', 'sex'].", argument="by"
+        )
+    names = tuple(column_name(one, f"{user}(by=)") for one in given)
+    if len(names) > MOST_COLUMNS or len(set(names)) != len(names):
+        raise InvalidArgument(f"{user}: by= takes one column or two different ones, not {len(names)}.", argument="by")
+    return names
+
+
+def written_by(by: tuple[str, ...]) -> str:
+    """The end of the text of a statistic: `, by=region` or `, by=[region, sex]`."""
+    if not by:
+        return ""
+    names = [str(as_feature(name)) for name in by]
+    return f", by={names[0] if len(names) == 1 else '[' + ', '.join(names) + ']'}"
+
+
+def group_cells(by: tuple[str, ...], schema: Schema) -> Cells:
+    """The groups as the cells of a table."""
+    for name in by:
+        if not isinstance(schema.column(name), Levels):
+            raise Unsupported(
+                f"by={name!r}: groups need a column with declared levels, and {name!r} is numeric with bounds. Declare "
+                f"its groups as levels, or use histogram({name}, [edges]) for counts. Nothing was spent."
+            )
+    size = math.prod(len(schema.levels(name)) for name in by)
+    if size > MOST_GROUPS:
+        raise Unsupported(f"by= makes {size} groups, more than {MOST_GROUPS}; use coarser levels. Nothing was spent.")
+    return Cells(by, None, size)
+
+
+def group_names(by: tuple[str, ...], schema: Schema) -> tuple[str, ...]:
+    """The groups in words, in the order of the release: `region=north, sex=f`."""
+    levels = [[f"{name}={level}" for level in schema.levels(name).levels] for name in by]
+    return tuple(", ".join(cell) for cell in itertools.product(*levels))
+
+
+def group_row(features: Sequence[Feature], by: tuple[str, ...], schema: Schema) -> tuple[Feature, ...]:
+    """Each feature times the indicator of each group, group by group; the feature 1 is the group itself."""
+    row: list[Feature] = []
+    for cell in itertools.product(*(schema.levels(name).levels for name in by)):
+        inside = math.prod(
+            (as_feature(name).equals(level) for name, level in zip(by[1:], cell[1:], strict=True)),
+            start=as_feature(by[0]).equals(cell[0]),
+        )
+        row.extend(inside if feature == ONE else inside * feature for feature in features)
+    return tuple(row)
+
+
+def group_weights(features: Sequence[Feature], by: tuple[str, ...], schema: Schema) -> Weights:
+    """Each component to unit size: the largest value that one record can give it, for a record leaves as it comes."""
+    own = []
+    for feature, (low, high, _) in zip(features, feature_ranges(features, schema), strict=True):
+        size = Fraction(max(abs(low), abs(high)))
+        if size <= 0:
+            raise InvalidArgument(f"The feature {feature!s:.200} is 0 for every record; leave it out.",
+                                  argument="features")  # fmt: skip
+        own.append(1 / size)
+    return tuple(own) * group_cells(by, schema).size
+
+
+def group_sensitivity(
+    features: Sequence[Feature], by: tuple[str, ...], schema: Schema, *, norm: int, weights: Weights
+) -> Sensitivity:
+    """The joint sensitivity over all groups: see the head of this file."""
+    groups = _distinct(weights, len(features))
+    alone = schema_of_one(schema, "add-remove")
+    rows = {own: joint_sensitivity(features, alone, norm=norm, weights=own) for own in groups}
+    farthest = sorted((rows[own] for own, count in groups.items() for _ in range(min(count, 2))),
+                      key=lambda one: one.value, reverse=True)  # fmt: skip
+    is_free = not {name for feature in features for name in feature.columns()} & set(by)
+    if not schema.is_change_one:
+        found = farthest[0]
+        argument = f"one record in one of the groups; {found.argument}"
+        return Sensitivity(found.value, found.attained if is_free else 0.0, norm, argument)
+    changing = [one for one in farthest[:2] if len(farthest) > 1]
+    best = Sensitivity(Fraction(0), 0.0, norm, "")
+    if changing:
+        reached = [one.attained for one in changing]
+        attained = sum(reached) if norm == 1 else math.sqrt(sum(value * value for value in reached))
+        value = _joined([one.value for one in changing], norm)
+        argument = "a changed record leaves one group and enters another"
+        best = Sensitivity(value, min(attained, float(value)) if is_free else 0.0, norm, argument)
+    together = schema_of_one(schema, "change-one")
+    for own in groups:
+        inside = joint_sensitivity(features, together, norm=norm, weights=own)
+        if inside.value > best.value:
+            best = Sensitivity(inside.value, inside.attained if is_free else 0.0, norm, inside.argument)
+    return best
+
+
+def settled_groups(
+    features: Sequence[Feature],
+    by: tuple[str, ...],
+    schema: Schema,
+    guarantee: Guarantee,
+    mechanism: str,
+    weights: Weights,
+) -> Settled:
+    """Sums by group: a component has the same step in every group, so that one query sums them all."""
+    noise, size = added_noise(mechanism), group_cells(by, schema).size
+    _check_size(len(features) * size, noise, mechanism)
+    unrounded = group_sensitivity(features, by, schema, norm=noise.norm, weights=weights)
+    noise_scales = scales(noise, unrounded, guarantee, weights)
+    ranges = [(min(low, 0.0), max(high, 0.0), error) for low, high, error in feature_ranges(features, schema)]
+    steps = []
+    for k, (low, high, error) in enumerate(ranges):
+        own = sum_step(scale=min(noise_scales[k :: len(features)]), n=schema.largest_n, low=low, high=high, error=error)
+        steps.append(min(own, 1.0) if _is_whole(features[k]) else own)
+    inside = lattice_for(steps, ranges)
+    lattice = Lattice(inside.step * size, inside.low * size, inside.high * size)
+    rounded = _rounded(features, schema, unrounded, inside, ranges, weights)
+    return Settled(weights, calibrated(noise, rounded, lattice, guarantee, weights), lattice, rounded)
+
+
+def schema_of_one(schema: Schema, neighbours: str) -> Schema:
+    """The columns alone: how far one record reaches, or two differ."""
+    is_change_one = neighbours == "change-one"
+    return Schema(schema.columns, n=1 if is_change_one else None, n_max=None if is_change_one else 1,
+                  neighbours=neighbours)  # fmt: skip
+
+
+def _rounded(
+    features: Sequence[Feature],
+    schema: Schema,
+    unrounded: Sensitivity,
+    lattice: Lattice,
+    ranges: Sequence[tuple[float, float, float]],
+    weights: Weights,
+) -> Sensitivity:
+    """The sensitivity of what is rounded, at most the slack of one group above, at most the spans of two groups."""
+    norm, slack, spans, within = unrounded.norm, Fraction(0), [Fraction(0)], Fraction(0)
+    moves = []
+    for k, feature in enumerate(features):
+        step = Fraction(lattice.step[k])
+        error = Fraction(rounding(*ranges[k], lattice.step[k]))
+        moves.append(Fraction(0) if _is_whole(feature) else (1 + feature.has_general_power) * step + 2 * error)
+    moved = Fraction(1) if schema.is_change_one else Fraction(1, 2)
+    ends = list(zip(lattice.step, lattice.low, lattice.high, strict=True))
+    for own, count in _distinct(weights, len(features)).items():
+        slack = max(slack, norm_above([w * moved * move for w, move in zip(own, moves, strict=True)], norm))
+        sizes = [w * Fraction(step) * max(abs(low), abs(high)) for w, (step, low, high) in zip(own, ends, strict=True)]
+        widths = [w * Fraction(step) * (high - low) for w, (step, low, high) in zip(own, ends, strict=True)]
+        spans += [norm_above(sizes, norm)] * min(count, 2)
+        within = max(within, norm_above(widths, norm))
+    largest = sorted(spans, reverse=True)
+    span = max(_joined(largest[:2], norm), within) if schema.is_change_one else largest[0]
+    value = min(unrounded.value + slack, span)
+    return Sensitivity(value, min(unrounded.attained, float(value)), norm, unrounded.argument)
+
+
+def _distinct(weights: Weights, size: int) -> dict[Weights, int]:
+    """The weights of the groups, each kind once, with the number of groups that have them."""
+    found: dict[Weights, int] = {}
+    for start in range(0, len(weights), size):
+        own = tuple(weights[start : start + size])
+        found[own] = found.get(own, 0) + 1
+    return found
+
+
+def _joined(values: Sequence[Fraction], norm: int) -> Fraction:
+    """The norm of moves in different components."""
+    return sum(values, Fraction(0)) if norm == 1 else root_above(sum((v * v for v in values), Fraction(0)))
+
+
+def _is_whole(feature: Feature) -> bool:
+    """True for 0/1 features, which are whole numbers of any step up to 1."""
+    return feature == ONE or feature.is_condition
+
+
+def _check_size(components: int, noise: AddedNoise, mechanism: str) -> None:
+    if components > MOST_COMPONENTS:
+        raise Unsupported(
+            f"by= makes {components} components, more than {MOST_COMPONENTS}; name fewer features or coarser levels. "
+            "Nothing was spent."
+        )
+    if components > 1 and not noise.is_for_vectors:
+        raise Unsupported(f"The mechanism {mechanism!r} hides one number, not one for each group. Nothing was spent.")
