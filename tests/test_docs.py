@@ -32,6 +32,7 @@ from noisewise.cli.main import main
 from noisewise.errors import InvalidRelease
 from noisewise.holder import draw
 from noisewise.laws.protocol import FAMILIES
+from noisewise.privacy.guarantee import CONVERSIONS, KINDS
 from noisewise.privacy.mechanism import TABLE
 from noisewise.release import Release
 
@@ -169,8 +170,8 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def registries() -> Iterator[None]:
-    """A page may register a law of its own; the next test shall not meet it."""
-    kept = [(registry, registry.copy()) for registry in (FAMILIES, TABLE, draw._SAMPLERS)]
+    """A page may register a law or a guarantee of its own; the next test shall not meet it."""
+    kept = [(registry, registry.copy()) for registry in (FAMILIES, TABLE, draw._SAMPLERS, KINDS, CONVERSIONS)]
     yield
     for registry, before in kept:
         registry.clear()
