@@ -20,7 +20,7 @@ from noisewise.online.asked import Asked, asked_cells, asked_clip, is_rising
 from noisewise.online.clipped_steps import cumulative, first_value, is_summed
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import Population
-from noisewise.privacy.guarantee import Guarantee, PureDP
+from noisewise.privacy.guarantee import Guarantee
 
 __all__ = ["FAMILIES", "NARROWEST", "candidates", "checked_families", "quantiles"]
 
@@ -39,7 +39,7 @@ Quantile = Callable[[Array], Array]
 
 def checked_families(given: object, law: AnswerLaw, guarantee: Guarantee) -> tuple[str, ...]:
     """The families asked for, each valid under the guarantee and the population; "auto" is all that are."""
-    is_pure = isinstance(guarantee, PureDP)
+    is_pure = guarantee.pure_epsilon is not None
     valid = tuple(name for name in FAMILIES if (law.can_clip if name == "clip" else is_pure))
     if given == "auto":
         if not valid:
@@ -84,8 +84,9 @@ def quantiles(population: Population, theta: Theta) -> Quantile:
         name = population.distribution.name
         raise Unsupported(
             f"scipy has no formula for the cdf of {name} and adds it up, and under this prior more than a quarter of "
-            f"all values may lie above {values[-1]:.0f}: questions would take minutes. Use a prior with a lighter "
-            f"tail, or one fixed question, such as queries=Query.cells([{least + 0.5:g}, {least + 9.5:g}], guarantee)."
+            f"all values may lie above {values[-1]:.0f}: questions would take minutes. Use a prior with a "
+            f"lighter tail, or one fixed question, such as "
+            f"queries=Query.cells([{least + 0.5:g}, {least + 9.5:g}], guarantee=...)."
         )
     return lambda u: np.asarray(values[np.minimum(np.searchsorted(below, u), values.size - 1)])
 
@@ -118,13 +119,11 @@ def _intervals(guarantee: Guarantee, quantile: Quantile, values: Array | None, s
 
 
 def _thresholds(guarantee: Guarantee, quantile: Quantile, values: Array | None, _: float) -> list[Asked]:
-    assert isinstance(guarantee, PureDP)
     edges = quantile(_both_sides(THRESHOLDS)) if values is None else values[1:] - 0.5
     return [asked_cells((float(edge),), guarantee) for edge in np.unique(edges)]
 
 
 def _cells(guarantee: Guarantee, quantile: Quantile, values: Array | None, spread: float) -> list[Asked]:
-    assert isinstance(guarantee, PureDP)
     rows: Iterable[Array] = (
         centre + gap * spread * (np.arange(cells - 1) - 0.5 * (cells - 2))
         for centre in quantile(_both_sides(CENTRES))

@@ -78,7 +78,7 @@ def _unified(
     method: str, population: Population, problem: Problem, epsilon: float, size: int, settings: Mapping[str, Any]
 ) -> tuple[Array, Array, float]:
     answers = np.linspace(*problem.belief.range, settings["grid"]) if method == "unified-lp" else None
-    found = optimal_estimator(population, settings["loss"], PureDP(epsilon), n=size, actions=answers)
+    found = optimal_estimator(population, settings["loss"], guarantee=PureDP(epsilon), n=size, actions=answers)
     return found.matrix, found.actions, found.risk
 
 
