@@ -122,6 +122,7 @@ def test_the_version_stands_in_one_place() -> None:
 
 # What a model may load beside its own room: plain data, and the base that all models are built on.
 COMMON = {"errors", "exact", "expressions", "lattice", "models", "populations", "printable", "schema", "statistics"}
+COMMON |= {"types"}
 MADE = {
     "regression": "nw.LinearRegression(['x'], 'y')",
     "graphical": "nw.GraphicalModel([['a', 'b']], {'a': ['u', 'v'], 'b': ['u', 'v']})",

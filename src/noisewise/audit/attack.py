@@ -37,6 +37,7 @@ from noisewise.errors import Unregistered
 from noisewise.laws import AdditiveLaw
 from noisewise.plan import Plan
 from noisewise.privacy.guarantee import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
+from noisewise.types import Floats
 
 FALSE_ALARM = 1e-6
 CHOOSING = 0.3  # the share of the releases on which the event is chosen
@@ -45,7 +46,6 @@ DISCOUNT = 0.02
 BATCH = 250
 MEMORY = Path("/dev/shm")
 Data = Mapping[str, Sequence[Any]]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
