@@ -118,22 +118,3 @@ def test_the_version_stands_in_one_place() -> None:
     assert "version" in project["project"]["dynamic"]
     assert project["tool"]["hatch"]["version"]["path"] == "src/noisewise/__init__.py"
     assert f"version: {nw.__version__}\n" in (root / "CITATION.cff").read_text()
-
-
-# What a model may load beside its own room: plain data, and the base that all models are built on.
-COMMON = {"errors", "exact", "expressions", "lattice", "models", "populations", "printable", "schema", "statistics"}
-COMMON |= {"types"}
-MADE = {
-    "regression": "nw.LinearRegression(['x'], 'y')",
-    "graphical": "nw.GraphicalModel([['a', 'b']], {'a': ['u', 'v'], 'b': ['u', 'v']})",
-    "populations": "nw.Normal(mean=0, sd=1)",
-}
-
-
-@pytest.mark.parametrize("room", MADE)
-def test_making_a_model_loads_its_own_room_alone(room: str) -> None:
-    loaded = loaded_after(f"import noisewise as nw\n{MADE[room]}")
-    rooms = {name.split(".")[1] for name in loaded if name.startswith("noisewise.")}
-    assert room in rooms
-    assert rooms <= {*COMMON, room}
-    assert not loaded & {"numba", "matplotlib", "arviz", "jax", "ibis", "duckdb", "opendp"}
