@@ -37,7 +37,7 @@ ON_REQUEST = ("pause",)
 def surveyed(settings: dict[str, str], n: int, queries: str | None = None) -> tuple[Any, Collected]:
     """One survey of n people."""
     survey = nw.Survey(
-        published_population(), nw.PureDP(settings["epsilon"]), queries=queries or settings["queries"],
+        published_population(), guarantee=nw.PureDP(settings["epsilon"]), queries=queries or settings["queries"],
         n_particles=int(settings["n_particles"]), seed=SEED,
     )  # fmt: skip
     rng = np.random.default_rng(SEED)
@@ -95,10 +95,10 @@ def part_design(_: dict[str, str]) -> None:
     """The best interval for a base distribution (aim: below 50 ms)."""
     print("\nbest interval for the normal, milliseconds")
     for score in ("location", "harmonic"):
-        best_interval("normal", nw.PureDP(3), score=score)
+        best_interval("normal", guarantee=nw.PureDP(3), score=score)
         for epsilon in (1, 5):
             begun = time.process_time()
-            found = best_interval("normal", nw.PureDP(epsilon), score=score)
+            found = best_interval("normal", guarantee=nw.PureDP(epsilon), score=score)
             spent = 1e3 * (time.process_time() - begun)
             print(f"  {score:<9} epsilon = {epsilon}  [{found.low:.4f}, {found.high:.4f}]  {spent:.1f}")
 

@@ -46,9 +46,10 @@ def part_program() -> None:
         guarantee = nw.PureDP(epsilon)
         belief = BetaBelief.of(10, 1, 1)
         closed, bare = timed(lambda: geometric.decide(read_loss("squared"), belief, float(guarantee.epsilon)))  # noqa: B023
-        _, whole = timed(lambda: nw.optimal_estimator(UNIFORM, "squared", guarantee, n=10))  # noqa: B023
+        _, whole = timed(lambda: nw.optimal_estimator(UNIFORM, "squared", guarantee=guarantee, n=10))  # noqa: B023
         answers = np.linspace(0, 1, 1000)
-        solved, long = timed(lambda: nw.optimal_estimator(UNIFORM, "squared", guarantee, n=10, actions=answers))  # noqa: B023
+        asked = {"guarantee": guarantee, "n": 10, "actions": answers}
+        solved, long = timed(lambda: nw.optimal_estimator(UNIFORM, "squared", **asked))  # noqa: B023
         print(f"{epsilon:>7} {closed.risk:14.9f} {solved.risk:15.9f} {bare:10.6f} {whole:10.5f} {long:10.3f} "
               f"{long / bare:8.0f} {long / whole:10.0f}")  # fmt: skip
 
@@ -58,7 +59,7 @@ def part_records() -> None:
     print("\nClosed form at epsilon = 1: seconds by the number of records")
     for loss, sizes in (("squared", (100, 1000, 10_000, 100_000)), ("absolute", (100, 1000, 10_000))):
         for n in sizes:
-            made, seconds = timed(lambda: nw.optimal_estimator(UNIFORM, loss, nw.PureDP(1), n=n))  # noqa: B023
+            made, seconds = timed(lambda: nw.optimal_estimator(UNIFORM, loss, guarantee=nw.PureDP(1), n=n))  # noqa: B023
             exact = "exact rows" if made.certificate.is_exact else "structural certificate"
             print(f"{loss:>10} {n:8d} {seconds:10.3f}   risk {made.risk:.6g}, {exact}")
 

@@ -182,7 +182,7 @@ def hostile_posteriors(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 def hostile_surveys(folder: Path) -> Iterator[tuple[str, bytes]]:
     population = nw.Normal(mean=stats.norm(50, 50), sd=stats.halfnorm(scale=50))
-    survey = nw.Survey(population, nw.PureDP(2), n_particles=100)
+    survey = nw.Survey(population, guarantee=nw.PureDP(2), n_particles=100)
     survey.answer(survey.query(), 0)
     survey.save(folder / "s")
     header, arrays = pieces(folder / "s")
@@ -190,8 +190,11 @@ def hostile_surveys(folder: Path) -> Iterator[tuple[str, bytes]]:
     yield "good", archive(header, arrays)
     yield "particles", archive({**header, "n_particles": 10**9}, arrays)
     yield "compressed", archive(header, {**arrays, "position": npy(np.zeros((5_000_000, 2)))}, zipfile.ZIP_DEFLATED)
-    yield "edges", archive({**header, "fixed": [nw.Query.cells(range(30_000), nw.PureDP(2)).to_dict()]}, arrays)
-    asked = [[k, nw.Query.clip(0, 1 + k, nw.PureDP(2)).to_dict()] for k in range(1, 1000)]
+    yield (
+        "edges",
+        archive({**header, "fixed": [nw.Query.cells(range(30_000), guarantee=nw.PureDP(2)).to_dict()]}, arrays),
+    )
+    asked = [[k, nw.Query.clip(0, 1 + k, guarantee=nw.PureDP(2)).to_dict()] for k in range(1, 1000)]
     yield "open", archive({**header, "issued": 10**6, "open": asked}, arrays)
     yield "heavy-tail", archive({**header, "population": {"x": "population(zipf, a=uniform(1.0001, 0.0001), loc=0)"}},
                                 arrays)  # fmt: skip

@@ -32,9 +32,10 @@ from noisewise.cli.main import main
 from noisewise.errors import InvalidRelease
 from noisewise.holder import draw
 from noisewise.laws.protocol import FAMILIES
+from noisewise.privacy.guarantee import CONVERSIONS, KINDS
 from noisewise.privacy.mechanism import TABLE
 from noisewise.release import Release
-from noisewise.statistics.registry import KINDS
+from noisewise.statistics.registry import KINDS as STATISTIC_KINDS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -170,8 +171,9 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def registries() -> Iterator[None]:
-    """A page may register a law or a statistic of its own; the next test shall not meet it."""
-    kept = [(registry, registry.copy()) for registry in (FAMILIES, TABLE, KINDS, draw._SAMPLERS)]
+    """A page may register a law, a guarantee or a statistic of its own; the next test shall not meet it."""
+    registered = (FAMILIES, TABLE, draw._SAMPLERS, KINDS, CONVERSIONS, STATISTIC_KINDS)
+    kept = [(registry, registry.copy()) for registry in registered]
     yield
     for registry, before in kept:
         registry.clear()

@@ -14,14 +14,14 @@ from noisewise.errors import InvalidArgument, NoisewiseError, Unsupported
 from noisewise.laws.finite import RandomizedResponse
 
 QUERIES = {
-    "clip, laplace": nw.Query.clip(-1, 3, nw.PureDP(1)),
-    "clip, odd bounds": nw.Query.clip(Fraction(1, 3), "0.7", nw.PureDP("0.01"), id="round 7"),
-    "clip, gaussian": nw.Query.clip(0, 250, nw.GaussianDP(2)),
-    "clip, concentrated": nw.Query.clip(0, 250, nw.ZeroConcentratedDP("0.5")),
-    "clip, approximate": nw.Query.clip(-250, 0, nw.ApproxDP(1, "1e-6")),
-    "one threshold": nw.Query.cells([0], nw.PureDP(1)),
-    "cells": nw.Query.cells([-1.5, 0, 2, 40], nw.PureDP(5), id="é"),
-    "far cells": nw.Query.cells([1e20], nw.PureDP(5)),
+    "clip, laplace": nw.Query.clip(-1, 3, guarantee=nw.PureDP(1)),
+    "clip, odd bounds": nw.Query.clip(Fraction(1, 3), "0.7", guarantee=nw.PureDP("0.01"), id="round 7"),
+    "clip, gaussian": nw.Query.clip(0, 250, guarantee=nw.GaussianDP(2)),
+    "clip, concentrated": nw.Query.clip(0, 250, guarantee=nw.ZeroConcentratedDP("0.5")),
+    "clip, approximate": nw.Query.clip(-250, 0, guarantee=nw.ApproxDP(1, "1e-6")),
+    "one threshold": nw.Query.cells([0], guarantee=nw.PureDP(1)),
+    "cells": nw.Query.cells([-1.5, 0, 2, 40], guarantee=nw.PureDP(5), id="é"),
+    "far cells": nw.Query.cells([1e20], guarantee=nw.PureDP(5)),
 }
 
 
@@ -99,25 +99,25 @@ def test_bad_plain_forms_are_refused_and_never_crash(bad: Any) -> None:
     with pytest.raises(NoisewiseError):
         nw.Answer.from_dict({"query": bad, "value": 1})
     with pytest.raises(NoisewiseError):
-        nw.Query.cells(bad, nw.PureDP(1))
+        nw.Query.cells(bad, guarantee=nw.PureDP(1))
     with pytest.raises(NoisewiseError):
-        nw.Query.clip(0, 1, bad)
+        nw.Query.clip(0, 1, guarantee=bad)
     with pytest.raises(InvalidArgument, match="query"):
         nw.Answer(bad, 1)
 
 
 def test_questions_that_do_not_fit_together_are_refused() -> None:
     with pytest.raises(InvalidArgument, match="either"):
-        nw.Query(nw.PureDP(1))
+        nw.Query(guarantee=nw.PureDP(1))
     with pytest.raises(InvalidArgument, match="either"):
-        nw.Query(nw.PureDP(1), low=0, high=1, edges=(0.5,))
+        nw.Query(guarantee=nw.PureDP(1), low=0, high=1, edges=(0.5,))
     with pytest.raises(InvalidArgument, match="either"):
-        nw.Query(nw.PureDP(1), low=0, edges=(0.5,))
+        nw.Query(guarantee=nw.PureDP(1), low=0, edges=(0.5,))
     with pytest.raises(InvalidArgument, match="low must be less"):
-        nw.Query.clip(3, 1, nw.PureDP(1))
+        nw.Query.clip(3, 1, guarantee=nw.PureDP(1))
     with pytest.raises(InvalidArgument, match="increase"):
-        nw.Query.cells([1, 1], nw.PureDP(1))
+        nw.Query.cells([1, 1], guarantee=nw.PureDP(1))
     with pytest.raises(Unsupported, match="randomized-response"):
-        nw.Query.cells([1], nw.GaussianDP(1))
+        nw.Query.cells([1], guarantee=nw.GaussianDP(1))
     with pytest.raises(InvalidArgument):
         nw.Query.from_dict(QUERIES["cells"].to_dict() | {"x": 3})

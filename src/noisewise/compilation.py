@@ -24,16 +24,17 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache as once
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numba
 from numba.core import config
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserWideCacheLocator, _CacheLocator
 from numba.core.dispatcher import Dispatcher
 
+Function = TypeVar("Function", bound=Callable[..., Any])  # to its callers a compiled function is what it was
 SOURCES = Path(__file__).parent
 # When the package was first imported. Sources that changed later may be in memory in part.
 IMPORTED_AT: int = sys.modules[__package__].IMPORTED_AT
@@ -43,10 +44,18 @@ CLOCK_TICK = 10_000_000  # nanoseconds by which the times of files may lag behin
 RECHECK = 1.0  # seconds for which sources that were unchanged are taken to be so when code is read
 
 
-def njit(function: Callable[..., Any] | None = None, *, cache: bool = True, **options: Any) -> Any:
+@overload
+def njit(function: Function, /) -> Function: ...
+@overload
+def njit(*, cache: bool = True, **options: object) -> Callable[[Function], Function]: ...
+def njit(function: Callable[..., object] | None = None, /, *, cache: bool = True, **options: object) -> object:
     """`numba.njit`, kept on disk under a hash of all sources; a function from elsewhere is never kept."""
     if function is None:
-        return lambda function: njit(function, cache=cache, **options)
+        return lambda function: _compiled(function, cache=cache, options=options)
+    return _compiled(function, cache=cache, options=options)
+
+
+def _compiled(function: Callable[..., object], *, cache: bool, options: Mapping[str, object]) -> object:
     compiled = numba.njit(**options)(function)
     if cache and isinstance(compiled, Dispatcher) and is_ours(compiled):
         folder = _folder()

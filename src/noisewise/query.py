@@ -4,8 +4,8 @@ A `Query` is plain data that travels to the respondent; `holder.respond` answers
 anything leaves. An answer is one integer: a lattice value (clip the value to [low, high], add noise) or a cell (say
 which interval the value lies in, through randomized response). Whoever knows the query knows the law of the answer.
 
-    Query.clip(low, high, guarantee)     y = clip(x, low, high) + noise on the lattice
-    Query.cells(edges, guarantee)        y = cell of x, kept with probability `keep`
+    Query.clip(low, high, guarantee=...)    y = clip(x, low, high) + noise on the lattice
+    Query.cells(edges, guarantee=...)       y = cell of x, kept with probability `keep`
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from noisewise.deprecation import by_name
 from noisewise.errors import InvalidArgument
 from noisewise.exact import integer
 from noisewise.laws import Form, Law, cell_law
@@ -30,7 +31,7 @@ LONGEST_ID = 200
 _ONE = column("x")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Query:
     """One private question: clip and add noise (`low`, `high`), or name a cell (`edges`). Plain data."""
 
@@ -40,27 +41,41 @@ class Query:
     edges: tuple[float, ...] | None = None
     id: str | None = None
 
-    def __post_init__(self) -> None:
-        if [end is None for end in (self.low, self.high)] != [self.edges is not None] * 2:
+    @by_name(
+        "guarantee",
+        write="Query(low=0, high=1, guarantee=PureDP(1))",
+        places=("self", "guarantee", "low", "high", "edges", "id"),
+    )
+    def __init__(
+        self,
+        *,
+        guarantee: Guarantee,
+        low: float | None = None,
+        high: float | None = None,
+        edges: Sequence[float] | None = None,
+        id: str | None = None,
+    ) -> None:
+        if [end is None for end in (low, high)] != [edges is not None] * 2:
             raise InvalidArgument("A query has either low and high, or edges.", argument="query")
-        if self.id is not None and not (isinstance(self.id, str) and len(self.id) <= LONGEST_ID):
+        if id is not None and not (isinstance(id, str) and len(id) <= LONGEST_ID):
             raise InvalidArgument(f"id must be a text of at most {LONGEST_ID} characters.", argument="id")
-        if self.edges is not None:
-            object.__setattr__(self, "edges", read_edges(self.edges))
-        else:
-            bounds = Bounded(self.low, self.high)
-            object.__setattr__(self, "low", bounds.low)
-            object.__setattr__(self, "high", bounds.high)
-        checked_guarantee(self.guarantee)
+        bounds = None if edges is not None else Bounded(low, high)
+        object.__setattr__(self, "low", None if bounds is None else bounds.low)
+        object.__setattr__(self, "high", None if bounds is None else bounds.high)
+        object.__setattr__(self, "edges", None if edges is None else read_edges(edges))
+        object.__setattr__(self, "id", id)
+        object.__setattr__(self, "guarantee", checked_guarantee(guarantee))
         self.plan()  # checks that they fit
 
     @classmethod
-    def clip(cls, low: float, high: float, guarantee: Guarantee, *, id: str | None = None) -> Query:
-        return cls(guarantee, low=low, high=high, id=id)
+    @by_name("guarantee", write="Query.clip(0, 1, guarantee=PureDP(1))", places=("cls", "low", "high", "guarantee"))
+    def clip(cls, low: float, high: float, *, guarantee: Guarantee, id: str | None = None) -> Query:
+        return cls(guarantee=guarantee, low=low, high=high, id=id)
 
     @classmethod
-    def cells(cls, edges: Sequence[float], guarantee: Guarantee, *, id: str | None = None) -> Query:
-        return cls(guarantee, edges=read_edges(edges), id=id)
+    @by_name("guarantee", write="Query.cells([0], guarantee=PureDP(1))", places=("cls", "edges", "guarantee"))
+    def cells(cls, edges: Sequence[float], *, guarantee: Guarantee, id: str | None = None) -> Query:
+        return cls(guarantee=guarantee, edges=edges, id=id)
 
     def plan(self) -> Plan:
         """The query as a release of one record: its law, lattice and price come from the same rules."""
@@ -83,15 +98,16 @@ class Query:
         if not isinstance(data, Mapping) or set(data) - known or not isinstance(data.get("guarantee"), Mapping):
             raise InvalidArgument("A query has low and high or edges, a guarantee, a law and an id.", argument="query")
         query = cls(
-            guarantee_from_dict(data["guarantee"]),
+            guarantee=guarantee_from_dict(data["guarantee"]),
             low=data.get("low"),
             high=data.get("high"),
             edges=data.get("edges"),
             id=data.get("id"),
         )
         if "law" in data and not _is_same(data["law"], query.law.to_dict()):
-            raise InvalidArgument("The query's law is not the one its guarantee implies; do not answer it.",
-                                  argument="law")  # fmt: skip
+            raise InvalidArgument(
+                "The query's law is not the one its guarantee implies; do not answer it.", argument="law"
+            )
         return query
 
 

@@ -154,7 +154,7 @@ def test_a_defect_while_noise_is_drawn_quotes_no_record(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), str(CANARY), [CANARY], True, None])
 def test_an_answer_refused_in_the_local_model_quotes_no_value(value):
-    query = nw.Query.clip(0, 100, nw.PureDP(1))
+    query = nw.Query.clip(0, 100, guarantee=nw.PureDP(1))
     with pytest.raises(NoisewiseError) as caught:
         nw.respond(query, value, cap=nw.PureDP(1))
     assert leaks(SECRETS, whole_story(caught.value)) == []

@@ -52,7 +52,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, query: nw.Query, x: float, count: i
 )
 @pytest.mark.parametrize("x", [-50.0, 0.3, 1e300])
 def test_numeric_answers_follow_the_law_of_the_query(guarantee: Any, x: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    query = nw.Query.clip(-1, 2, guarantee)
+    query = nw.Query.clip(-1, 2, guarantee=guarantee)
     draws = np.array(answers(monkeypatch, query, x, 2000)) - steps_of(query, x)
     law = query.law
     sd = law.sd[0] / law.step[0]
@@ -64,7 +64,7 @@ def test_numeric_answers_follow_the_law_of_the_query(guarantee: Any, x: float, m
 
 
 def test_an_answer_on_a_coarse_lattice_has_the_pmf_point_by_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    query = nw.Query.clip(0, 1, nw.PureDP(1))
+    query = nw.Query.clip(0, 1, guarantee=nw.PureDP(1))
     plan = query.plan()
     coarse = replace(plan, law=DiscreteLaplace((1.0,), (0.5,)), lattice=lattice_for([0.5], [(0.0, 1.0, 0.0)]))
     monkeypatch.setattr(nw.Query, "plan", lambda _: coarse)
@@ -77,7 +77,7 @@ def test_an_answer_on_a_coarse_lattice_has_the_pmf_point_by_point(monkeypatch: p
 
 @pytest.mark.parametrize("x", [-7.0, 0.0, 1.9, 2.0, 99.0])
 def test_cells_are_answered_with_the_rows_of_randomized_response(x: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    query = nw.Query.cells([0, 2, 5], nw.PureDP("1.5"))
+    query = nw.Query.cells([0, 2, 5], guarantee=nw.PureDP("1.5"))
     draws = answers(monkeypatch, query, x, 4000)
     true = sum(edge <= x for edge in (0, 2, 5))
     row = [float(p) for p in query.law.rows()[true]]
@@ -93,7 +93,7 @@ def test_cells_are_answered_with_the_rows_of_randomized_response(x: float, monke
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("bounds", [(0, 1), (-0.3, 0.7), (1e6, 1e6 + 3), (0, 250)])
 def test_two_people_are_within_epsilon_for_clip_and_laplace(epsilon: str, bounds: tuple[float, float]) -> None:
-    query = nw.Query.clip(*bounds, nw.PureDP(epsilon))
+    query = nw.Query.clip(*bounds, guarantee=nw.PureDP(epsilon))
     law = query.law
     assert isinstance(law, DiscreteLaplace)
     ends = [steps_of(query, x) for x in (*bounds, -1e300, 1e300)]
@@ -108,7 +108,7 @@ def test_two_people_are_within_epsilon_for_clip_and_laplace(epsilon: str, bounds
 
 @pytest.mark.parametrize("mu", ["0.1", "1", "4"])
 def test_two_people_are_within_the_gaussian_curve_for_clip_and_gaussian(mu: str) -> None:
-    query = nw.Query.clip(-0.3, 0.7, nw.GaussianDP(mu))
+    query = nw.Query.clip(-0.3, 0.7, guarantee=nw.GaussianDP(mu))
     law = query.law
     assert isinstance(law, RoundedGaussian)
     width = steps_of(query, 0.7) - steps_of(query, -0.3)
@@ -128,7 +128,7 @@ def test_two_people_are_within_the_gaussian_curve_for_clip_and_gaussian(mu: str)
 
 
 def test_two_people_are_within_rho_for_clip_and_the_discrete_gaussian() -> None:
-    query = nw.Query.clip(-0.3, 0.7, nw.ZeroConcentratedDP("0.5"))
+    query = nw.Query.clip(-0.3, 0.7, guarantee=nw.ZeroConcentratedDP("0.5"))
     law = query.law
     assert isinstance(law, DiscreteGaussian)
     width = steps_of(query, 0.7) - steps_of(query, -0.3)
@@ -139,7 +139,7 @@ def test_two_people_are_within_rho_for_clip_and_the_discrete_gaussian() -> None:
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("edges", [[0], [0, 1, 2], list(range(30))], ids=len)
 def test_two_people_are_within_epsilon_for_cells_by_exact_ratios(epsilon: str, edges: list[float]) -> None:
-    rows = nw.Query.cells(edges, nw.PureDP(epsilon)).law.rows()
+    rows = nw.Query.cells(edges, guarantee=nw.PureDP(epsilon)).law.rows()
     assert all(sum(row) == 1 for row in rows)
     largest = max(
         (p / q for a, b in itertools.permutations(rows[:3], 2) for p, q in zip(a, b, strict=True)), default=Fraction(1)
@@ -151,7 +151,7 @@ def test_two_people_are_within_epsilon_for_cells_by_exact_ratios(epsilon: str, e
 
 
 def test_the_answer_cannot_be_seeded() -> None:
-    query = nw.Query.clip(0, 1, nw.PureDP(1))
+    query = nw.Query.clip(0, 1, guarantee=nw.PureDP(1))
     seen = []
     for _ in range(2):
         random.seed(1)
@@ -175,7 +175,7 @@ def test_a_value_that_cannot_be_answered_is_refused_without_being_repeated(
     x: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    for query in (nw.Query.clip(0, 250, nw.PureDP(1)), nw.Query.cells([100], nw.PureDP(1))):
+    for query in (nw.Query.clip(0, 250, guarantee=nw.PureDP(1)), nw.Query.cells([100], guarantee=nw.PureDP(1))):
         with pytest.raises(InvalidArgument, match="Nothing was answered") as caught:
             nw.respond(query, x, cap=query.guarantee)
         told = str(caught.value) + repr(caught.value.fields) + caplog.text
@@ -185,7 +185,7 @@ def test_a_value_that_cannot_be_answered_is_refused_without_being_repeated(
 
 
 def test_a_failure_while_answering_says_nothing_about_x(monkeypatch: pytest.MonkeyPatch) -> None:
-    query = nw.Query.clip(0, 250, nw.PureDP(1))
+    query = nw.Query.clip(0, 250, guarantee=nw.PureDP(1))
     with pytest.raises(InvalidArgument, match="query"):
         nw.respond(query.to_dict(), CANARY, cap=query.guarantee)  # type: ignore[arg-type]
     answer = nw.respond(query, CANARY, cap=query.guarantee)
@@ -202,5 +202,5 @@ def test_a_failure_while_answering_says_nothing_about_x(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("x", [0.25, np.float32(0.25), np.float64(0.25), Fraction(1, 4), 0, np.int64(0)], ids=repr)
 def test_numbers_of_every_kind_are_answered(x: Any) -> None:
-    assert isinstance(nw.respond(nw.Query.clip(0, 1, nw.PureDP(1)), x, cap=nw.PureDP(1)).value, int)
-    assert nw.respond(nw.Query.cells([0.5], nw.PureDP(100)), x, cap=nw.PureDP(100)).value == 0
+    assert isinstance(nw.respond(nw.Query.clip(0, 1, guarantee=nw.PureDP(1)), x, cap=nw.PureDP(1)).value, int)
+    assert nw.respond(nw.Query.cells([0.5], guarantee=nw.PureDP(100)), x, cap=nw.PureDP(100)).value == 0

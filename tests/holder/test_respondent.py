@@ -29,7 +29,7 @@ CANARY = 123.456789
 
 
 def clip(epsilon: Any, id: str | None = None, high: float = 250) -> nw.Query:
-    return nw.Query.clip(0, high, nw.PureDP(epsilon), id=id)
+    return nw.Query.clip(0, high, guarantee=nw.PureDP(epsilon), id=id)
 
 
 @pytest.fixture(params=["file", "memory"])
@@ -76,7 +76,7 @@ def test_kinds_that_do_not_compare_are_refused() -> None:
         with pytest.raises(Incomparable):
             nw.Respondent(cap=cap).respond(clip(1), 5.0)
     with pytest.raises(BudgetExceeded):  # of one kind and yet neither is the smaller
-        nw.respond(nw.Query.clip(0, 1, nw.ApproxDP(1, "1e-5")), 0.5, cap=nw.ApproxDP(2, "1e-6"))
+        nw.respond(nw.Query.clip(0, 1, guarantee=nw.ApproxDP(1, "1e-5")), 0.5, cap=nw.ApproxDP(2, "1e-6"))
 
 
 # ---- all answers together ----
@@ -103,10 +103,10 @@ def test_all_answers_together_cost_at_most_the_cap_whatever_ids_the_asker_choose
 def test_gaussian_answers_add_by_their_squares() -> None:
     me = nw.Respondent(cap=nw.GaussianDP(2))
     for k in range(4):
-        me.respond(nw.Query.clip(0, 1, nw.GaussianDP(1), id=str(k)), 0.5)
+        me.respond(nw.Query.clip(0, 1, guarantee=nw.GaussianDP(1), id=str(k)), 0.5)
     assert me.spent == nw.GaussianDP(2)
     with pytest.raises(BudgetExceeded):
-        me.respond(nw.Query.clip(0, 1, nw.GaussianDP("0.01"), id="more"), 0.5)
+        me.respond(nw.Query.clip(0, 1, guarantee=nw.GaussianDP("0.01"), id="more"), 0.5)
 
 
 def test_the_same_query_gets_the_same_answer_and_one_charge(place: Path | None) -> None:
@@ -127,14 +127,19 @@ def test_a_query_without_id_is_known_by_its_content(place: Path | None) -> None:
     assert me.spent == nw.PureDP(1)
     assert me.remaining == nw.PureDP(2)
     me.respond(clip(1, high=251), 5.0)
-    me.respond(nw.Query.cells([100], nw.PureDP(1)), 5.0)
+    me.respond(nw.Query.cells([100], guarantee=nw.PureDP(1)), 5.0)
     assert me.spent == nw.PureDP(3)
 
 
 def test_an_id_with_other_content_is_refused_and_costs_nothing(place: Path | None) -> None:
     me = nw.Respondent(cap=nw.PureDP(9), path=place)
     me.respond(clip(1, "a"), 5.0)
-    for other in (clip(2, "a"), clip("1/2", "a"), clip(1, "a", high=251), nw.Query.cells([100], nw.PureDP(1), id="a")):
+    for other in (
+        clip(2, "a"),
+        clip("1/2", "a"),
+        clip(1, "a", high=251),
+        nw.Query.cells([100], guarantee=nw.PureDP(1), id="a"),
+    ):
         with pytest.raises(InvalidArgument, match="an id is answered once"):
             me.respond(other, 5.0)
     assert me.spent == nw.PureDP(1)
@@ -203,7 +208,7 @@ module.drawn_answer = draws
 print("ready", flush=True)
 k = 0
 while True:
-    answer = me.respond(nw.Query.clip(0, 1, nw.PureDP(1), id=str(k)), 0.5)
+    answer = me.respond(nw.Query.clip(0, 1, guarantee=nw.PureDP(1), id=str(k)), 0.5)
     print(k, answer.value, flush=True)
     k += 1
 """
@@ -228,7 +233,7 @@ def test_whoever_is_killed_has_booked_every_draw_and_shown_only_what_is_stored(t
     assert spent is not None
     assert spent.parts[0] >= log.stat().st_size, "every draw was booked"
     for k, value in shown.items():
-        assert me.respond(nw.Query.clip(0, 1, nw.PureDP(1), id=str(k)), 0.5).value == value
+        assert me.respond(nw.Query.clip(0, 1, guarantee=nw.PureDP(1), id=str(k)), 0.5).value == value
     assert me.spent == spent
 
 
@@ -239,7 +244,7 @@ def spend(path: str, who: int, queue: Any) -> None:
         with_id = {"own": f"{who}-{k}", "common": f"common-{k}"}
         for kind, id in with_id.items():
             try:
-                answer = me.respond(nw.Query.clip(0, 1, nw.PureDP(1), id=id), 0.5)
+                answer = me.respond(nw.Query.clip(0, 1, guarantee=nw.PureDP(1), id=id), 0.5)
             except BudgetExceeded:
                 continue
             if kind == "own":
@@ -276,13 +281,13 @@ def test_the_file_is_the_owners_alone_and_never_holds_the_value(tmp_path: Path) 
     before = os.umask(0)
     try:
         me = nw.Respondent(cap=nw.PureDP(5), path=path)
-        me.respond(nw.Query.clip(0, 250, nw.PureDP(1), id="income-of-ann"), CANARY)
+        me.respond(nw.Query.clip(0, 250, guarantee=nw.PureDP(1), id="income-of-ann"), CANARY)
     finally:
         os.umask(before)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [entry.name for entry in tmp_path.iterdir()] == ["account"], "no journal is left"
     data = path.read_bytes()
-    steps = round(Fraction(CANARY) / Fraction(nw.Query.clip(0, 250, nw.PureDP(1)).plan().lattice.step[0]))
+    steps = round(Fraction(CANARY) / Fraction(nw.Query.clip(0, 250, guarantee=nw.PureDP(1)).plan().lattice.step[0]))
     for secret in (b"123.4", str(steps).encode(), b"income-of-ann"):
         assert secret not in data
     assert "123.4" not in repr(me)

@@ -62,8 +62,8 @@ def posterior_of(likelihood: Counted) -> tuple[float, float, float]:
 
 def test_draws_are_from_the_slow_law_at_one_evaluation_for_each_proposal(rng: np.random.Generator) -> None:
     slow, near = Counted(1.0, 1.0), Counted(1.15, 1.1)
-    found = exact(rng, target_of(slow), quick=target_of(near), is_quick=False, chains=4, draws=1000)
-    assert slow.rows == 4 * 1025
+    found = exact(rng, target_of(slow), quick=target_of(near), is_quick=False, chains=4, draws=10_000)
+    assert slow.rows == 4 * 10_025
     assert "which a quicker law made" in found.how
     _, mean, sd = posterior_of(slow)
     a = found.positions[:, ::5, 0].ravel()  # nearly independent

@@ -75,7 +75,7 @@ def test_a_clipped_answer_has_the_law_of_its_definition(name, noise):
     world = WORLDS[name]
     law = AnswerLaw(world[0])
     for low, high in INTERVALS:
-        asked = asked_of(nw.Query.clip(low, high, GUARANTEES[noise]))
+        asked = asked_of(nw.Query.clip(low, high, guarantee=GUARANTEES[noise]))
         y = np.array([low - 3 * asked.noise, low, low + 0.013, 0.4 * high + 0.6 * low, high, high + 0.4 * asked.noise])
         found = law.log_density(asked, y, rows(world)) - np.log(asked.step)
         wanted = [[np.log(by_definition(oracle, asked, v)) for v in y] for _, oracle in world[1]]
@@ -112,7 +112,7 @@ def test_a_smooth_population_has_its_law_whatever_its_scale_and_the_noise(name, 
     """Ten powers of ten of scales in one call: none is scored worse because another is narrow."""
     base = BASES[name]
     law = AnswerLaw(nw.LocationScale(base, **UNKNOWN))
-    asked = asked_of(nw.Query.clip(-1, 3, noise))
+    asked = asked_of(nw.Query.clip(-1, 3, guarantee=noise))
     y = np.array([-1 - 3 * asked.noise, 0.2, 2.3, 3 + 30 * asked.noise])
     loc, scale = np.array([0.2, 0.2, -1.0, 7.0, 1.0]), np.array([1e-6, 0.02, 0.9, 0.3, 300.0])
     found = law.log_density(asked, y, {"loc": loc, "scale": scale}) - np.log(asked.step)
@@ -127,7 +127,7 @@ def test_a_discrete_population_beside_the_whole_numbers_is_refused():
         with pytest.raises(InvalidArgument, match="whole"):
             AnswerLaw(nw.Population(stats.poisson, mu=rate, loc=loc))
     law = AnswerLaw(nw.Population(stats.poisson, mu=rate, loc=2))
-    asked = asked_of(nw.Query.clip(1, 6, nw.PureDP(2)))
+    asked = asked_of(nw.Query.clip(1, 6, guarantee=nw.PureDP(2)))
     found = law.log_density(asked, np.array([2.5]), {"mu": np.array([3.0])})[0, 0] - np.log(asked.step)
     x = np.arange(100)
     noise = stats.laplace.pdf(2.5, np.clip(x, 1, 6), asked.noise)
@@ -137,7 +137,7 @@ def test_a_discrete_population_beside_the_whole_numbers_is_refused():
 @pytest.mark.parametrize("name", WORLDS)
 def test_an_answer_about_cells_has_the_law_of_its_definition(name):
     world = WORLDS[name]
-    query = nw.Query.cells([0, 0.5, 2], nw.PureDP(1))
+    query = nw.Query.cells([0, 0.5, 2], guarantee=nw.PureDP(1))
     found = AnswerLaw(world[0]).log_density(asked_of(query), np.arange(4), rows(world))
     matrix = np.array(query.law.rows(), dtype=float)
     for row, (_, oracle) in zip(found, world[1], strict=True):
@@ -146,7 +146,9 @@ def test_an_answer_about_cells_has_the_law_of_its_definition(name):
         np.testing.assert_allclose(row, np.log(np.diff([0, *below, 1]) @ matrix), rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("query", [nw.Query.clip(0, 4, nw.PureDP(1)), nw.Query.cells([1, 2], nw.PureDP(1))])
+@pytest.mark.parametrize(
+    "query", [nw.Query.clip(0, 4, guarantee=nw.PureDP(1)), nw.Query.cells([1, 2], guarantee=nw.PureDP(1))]
+)
 def test_a_uniform_population_whose_ends_cross_is_impossible(query):
     law = AnswerLaw(nw.Uniform(low=stats.norm(), high=stats.norm(3)))
     found = law.log_density(
@@ -172,12 +174,12 @@ def test_populations_without_a_closed_law_can_be_asked_about_cells_only():
 
 
 QUERIES = {
-    "clip, laplace": nw.Query.clip(-0.123, 0.456, nw.PureDP("0.7")),
-    "clip, gaussian": nw.Query.clip(-3, 4, nw.GaussianDP(2)),
-    "clip, concentrated": nw.Query.clip(0, 250, nw.ZeroConcentratedDP("0.5")),
-    "clip, approximate": nw.Query.clip(0, 250, nw.ApproxDP(1, "1e-6")),
-    "sign": nw.Query.cells([0.3], nw.PureDP("0.7")),
-    "cells": nw.Query.cells([0.3, 1, 2, 7], nw.PureDP(3)),
+    "clip, laplace": nw.Query.clip(-0.123, 0.456, guarantee=nw.PureDP("0.7")),
+    "clip, gaussian": nw.Query.clip(-3, 4, guarantee=nw.GaussianDP(2)),
+    "clip, concentrated": nw.Query.clip(0, 250, guarantee=nw.ZeroConcentratedDP("0.5")),
+    "clip, approximate": nw.Query.clip(0, 250, guarantee=nw.ApproxDP(1, "1e-6")),
+    "sign": nw.Query.cells([0.3], guarantee=nw.PureDP("0.7")),
+    "cells": nw.Query.cells([0.3, 1, 2, 7], guarantee=nw.PureDP(3)),
 }
 
 
@@ -194,7 +196,10 @@ def test_no_answer_tells_two_populations_apart_by_more_than_epsilon(epsilon):
     guarantee = nw.PureDP(epsilon)
     law = AnswerLaw(nw.Normal(mean=stats.norm(0, 1), sd=stats.halfnorm()))
     theta = {"mean": np.array([-100.0, 0.0, 0.3, 100.0]), "sd": np.array([1e-3, 1.0, 50.0, 1e-3])}
-    questions = [asked_of(nw.Query.clip(-1, 2, guarantee)), asked_of(nw.Query.cells([-1, 0.5], guarantee))]
+    questions = [
+        asked_of(nw.Query.clip(-1, 2, guarantee=guarantee)),
+        asked_of(nw.Query.cells([-1, 0.5], guarantee=guarantee)),
+    ]
     reach = []
     for asked in questions:
         y = np.arange(3) if asked.is_cells else np.linspace(-1 - 9 * asked.noise, 2 + 9 * asked.noise, 41)

@@ -23,10 +23,10 @@ POPULATIONS = {
     "bernoulli": (nw.Bernoulli(p=stats.beta(2, 2)), {"p": [0.3, 0.5, 0.9]}),
 }  # fmt: skip
 QUESTIONS = {
-    "clip, laplace": [nw.Query.clip(-0.7, 0.9, nw.PureDP(3)), nw.Query.clip(0, 2, nw.PureDP(1))],
-    "clip, gaussian": [nw.Query.clip(-0.7, 0.9, nw.GaussianDP(2))],
-    "cells": [nw.Query.cells([0.5], nw.PureDP(1)), nw.Query.cells([0.5, 1, 2], nw.PureDP(4))],
-    "both": [nw.Query.clip(0, 2, nw.PureDP(1)), nw.Query.cells([0.5], nw.PureDP(1))],
+    "clip, laplace": [nw.Query.clip(-0.7, 0.9, guarantee=nw.PureDP(3)), nw.Query.clip(0, 2, guarantee=nw.PureDP(1))],
+    "clip, gaussian": [nw.Query.clip(-0.7, 0.9, guarantee=nw.GaussianDP(2))],
+    "cells": [nw.Query.cells([0.5], guarantee=nw.PureDP(1)), nw.Query.cells([0.5, 1, 2], guarantee=nw.PureDP(4))],
+    "both": [nw.Query.clip(0, 2, guarantee=nw.PureDP(1)), nw.Query.cells([0.5], guarantee=nw.PureDP(1))],
 }
 
 
@@ -57,7 +57,7 @@ def test_answers_summed_by_question_have_the_likelihood_of_answers_one_by_one(na
 def test_many_answers_to_one_question_become_few_numbers():
     population, theta = POPULATIONS["normal"]
     law, rng = AnswerLaw(population), np.random.default_rng(2)
-    (group,) = asked_many(population, [nw.Query.clip(-0.7, 0.7, nw.PureDP(5))], theta, 4000, rng)
+    (group,) = asked_many(population, [nw.Query.clip(-0.7, 0.7, guarantee=nw.PureDP(5))], theta, 4000, rng)
     near = {key: np.array(value) for key, value in theta.items()}
     found = summed(law, group, near)
     assert found.points.size <= 2 + 48
@@ -69,7 +69,7 @@ def test_a_sum_that_nodes_cannot_reproduce_keeps_its_answers(monkeypatch):
     population, _ = POPULATIONS["normal"]
     law, rng = AnswerLaw(population), np.random.default_rng(3)
     theta = {"mean": [0.0, 0.001], "sd": [1e-3, 2e-3]}
-    (group,) = asked_many(population, [nw.Query.clip(-10, 10, nw.PureDP(40))], theta, 600, rng)
+    (group,) = asked_many(population, [nw.Query.clip(-10, 10, guarantee=nw.PureDP(40))], theta, 600, rng)
     near = {key: np.array(value) for key, value in theta.items()}
     exact = law.log_density(group.asked, group.readings, near).sum(axis=1)
     np.testing.assert_allclose(joint_law(law, [group], near)(near), exact, atol=1e-6)

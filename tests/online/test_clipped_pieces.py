@@ -162,7 +162,7 @@ def test_a_uniform_population_without_a_width_has_no_density():
 @pytest.mark.parametrize("ratio", [1e-3, 1e-6])
 def test_a_narrow_population_tells_what_its_mean_tells(guarantee, ratio):
     """Far below the noise an answer tells of the scale only through the mean: F = (d mean / d rate / noise)^2."""
-    query = nw.Query.clip(0, 1e5, guarantee)
+    query = nw.Query.clip(0, 1e5, guarantee=guarantee)
     scale = ratio * asked_of(query).noise
     found = answer_information(POPULATIONS["exponential"], query, {"rate": 1 / scale})[0, 0]
     assert found == pytest.approx((scale**2 / asked_of(query).noise) ** 2, rel=5 * ratio + 1e-4)
@@ -181,10 +181,10 @@ def by_quadrature(y, asked, scale):
 def test_a_survey_whose_answers_say_next_to_nothing_stays_near_its_prior():
     """Rates over ten powers of ten, noise of 1e5: rounding errors are not to be learnt from."""
     prior = stats.lognorm(3)
-    query = nw.Query.clip(0, 1e5, nw.GaussianDP(1))
+    query = nw.Query.clip(0, 1e5, guarantee=nw.GaussianDP(1))
     asked = asked_of(query)
     rng = np.random.default_rng(20)
-    survey = nw.Survey(nw.Exponential(rate=prior), nw.GaussianDP(1), queries=query, seed=1)
+    survey = nw.Survey(nw.Exponential(rate=prior), guarantee=nw.GaussianDP(1), queries=query, seed=1)
     readings = []
     for x in rng.exponential(2.0, 60):
         answer = simulated_answer(rng, survey.query(), float(x))

@@ -40,14 +40,14 @@ def plain(asked, y, law):
 @pytest.mark.parametrize("name", CASES)
 def test_the_law_is_the_plain_sum(name, guarantee):
     population, theta, low, high, law = CASES[name]
-    asked = asked_of(nw.Query.clip(low, high, guarantee))
+    asked = asked_of(nw.Query.clip(low, high, guarantee=guarantee))
     reach = 3 * asked.noise if asked.is_laplace else asked.noise
     y = np.concatenate([np.linspace(low - reach, high + reach, 14), [np.ceil(low) + 3.0]])
     np.testing.assert_allclose(log_densities(population, asked, y, theta), plain(asked, y, law), rtol=0, atol=1e-6)
 
 
 def test_fewer_values_of_the_cdf_are_asked_for_than_there_are(monkeypatch):
-    asked, seen = asked_of(nw.Query.clip(9900, 10130, nw.GaussianDP(1))), []
+    asked, seen = asked_of(nw.Query.clip(9900, 10130, guarantee=nw.GaussianDP(1))), []
 
     def counted(population, x, theta):
         seen.append(x.size)
@@ -62,7 +62,7 @@ def test_a_law_with_a_spike_is_refined_until_it_is_met_and_a_blind_rule_would_no
     """All but few records at one value: no polynomial goes through such a cdf."""
     population = nw.Population(stats.binom, n=600, p=stats.beta(1, 1))
     theta = {"p": np.array([1e-3, 0.5, 0.999])}
-    asked, y = asked_of(nw.Query.clip(0, 600, nw.PureDP(1))), np.array([-5.0, 10.0, 320.0, 610.0])
+    asked, y = asked_of(nw.Query.clip(0, 600, guarantee=nw.PureDP(1))), np.array([-5.0, 10.0, 320.0, 610.0])
     law = stats.binom(600, theta["p"][:, None])
     np.testing.assert_allclose(log_densities(population, asked, y, theta), plain(asked, y, law), rtol=0, atol=1e-8)
     monkeypatch.setattr(clipped_steps, "LARGEST_ERROR", 1.0)
@@ -96,7 +96,7 @@ def test_a_cdf_that_scipy_adds_up_is_added_up_once():
 
 
 def test_cells_of_single_values_are_the_law_itself():
-    asked, y = asked_of(nw.Query.clip(9990, 10020, nw.PureDP(1))), np.array([9980.0, 10001.3, 10100.0])
+    asked, y = asked_of(nw.Query.clip(9990, 10020, guarantee=nw.PureDP(1))), np.array([9980.0, 10001.3, 10100.0])
     exact = plain(asked, y, stats.poisson(RATES[:, None]))
     coarse = coarse_log_density(POISSON, asked, y, {"rate": RATES})
     np.testing.assert_allclose(coarse, exact + np.log(asked.step), rtol=0, atol=1e-9)

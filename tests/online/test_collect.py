@@ -21,7 +21,7 @@ GUARANTEE = PureDP(2)
 
 def cell_information(edges: tuple[float, ...]) -> np.ndarray:
     """F of randomized response on cells, from the normal density alone."""
-    asked = asked_of(Query.cells(edges, GUARANTEE))
+    asked = asked_of(Query.cells(edges, guarantee=GUARANTEE))
     z = (np.array([-np.inf, *edges, np.inf]) - AT["mean"]) / AT["sd"]
     density = stats.norm.pdf(z)
     slopes = -np.stack([density, np.where(np.isfinite(z), z, 0.0) * density]) / AT["sd"]
@@ -31,7 +31,7 @@ def cell_information(edges: tuple[float, ...]) -> np.ndarray:
 
 
 def test_the_cramer_rao_value_is_that_of_the_sum_of_informations() -> None:
-    clip, cells = Query.clip(1, 4.5, GUARANTEE), Query.cells((2.0, 3.5, 5.0), GUARANTEE)
+    clip, cells = Query.clip(1, 4.5, guarantee=GUARANTEE), Query.cells((2.0, 3.5, 5.0), guarantee=GUARANTEE)
     asked = asked_of(clip)
     one = clipped_normal.information(mean=3.0, sd=2.0, low=1.0, high=4.5, scale=asked.noise)
     total = 3 * np.asarray(one) + 2 * cell_information((2.0, 3.5, 5.0))
@@ -45,13 +45,13 @@ def test_the_cramer_rao_value_is_that_of_the_sum_of_informations() -> None:
 
 
 def test_one_threshold_alone_never_tells_two_parameters_apart() -> None:
-    questions = [question_of(Query.cells((2.0,), GUARANTEE))] * 50
+    questions = [question_of(Query.cells((2.0,), guarantee=GUARANTEE))] * 50
     assert set(cramer_rao(POPULATION, questions, AT).values()) == {float("inf")}
 
 
 def test_everyone_is_asked_once_and_what_is_kept_is_what_the_survey_said() -> None:
     people = np.random.default_rng(1).normal(3, 2, 25)
-    survey = Survey(POPULATION, GUARANTEE, n_particles=50, seed=1)
+    survey = Survey(POPULATION, guarantee=GUARANTEE, n_particles=50, seed=1)
     seen = []
     found = collect(
         survey, people, np.random.default_rng(2), every=10, progress=lambda done, _: seen.append((done, survey.mean))
@@ -65,14 +65,14 @@ def test_everyone_is_asked_once_and_what_is_kept_is_what_the_survey_said() -> No
     assert found.rejuvenations == survey.rejuvenations
     assert found.longest > 0
     assert found.seconds > 0
-    bare = collect(Survey(POPULATION, GUARANTEE, n_particles=50, seed=1), people, np.random.default_rng(2))
+    bare = collect(Survey(POPULATION, guarantee=GUARANTEE, n_particles=50, seed=1), people, np.random.default_rng(2))
     assert list(bare.values) == list(found.values)  # looking changes nothing
     assert not bare.mean
 
 
 @pytest.mark.parametrize(("query", "kind"), [
-    (Query.clip(0, 1, GUARANTEE), "clip"), (Query.cells((0.0,), GUARANTEE), "sign"),
-    (Query.cells((0.0, 1.0), GUARANTEE), "3 cells"),
+    (Query.clip(0, 1, guarantee=GUARANTEE), "clip"), (Query.cells((0.0,), guarantee=GUARANTEE), "sign"),
+    (Query.cells((0.0, 1.0), guarantee=GUARANTEE), "3 cells"),
 ], ids=["clip", "sign", "cells"])  # fmt: skip
 def test_questions_are_counted_by_kind(query: Query, kind: str) -> None:
     assert kind_of(question_of(query)) == kind

@@ -23,7 +23,7 @@ AT = {"mean": 40.0, "sd": 13.0}
 @pytest.mark.parametrize(("low", "high"), [(38, 45), (-20, 90), (60, 70), (0, 400)])
 @pytest.mark.parametrize("guarantee", [nw.PureDP("0.1"), nw.PureDP(4), nw.PureDP(30), nw.GaussianDP(1)], ids=str)
 def test_information_of_a_clipped_answer_is_the_closed_one(low, high, guarantee):
-    query = nw.Query.clip(low, high, guarantee)
+    query = nw.Query.clip(low, high, guarantee=guarantee)
     asked = asked_of(query)
     place = {"mean": 40.0, "sd": 13.0, "low": low, "high": high}
     if asked.is_laplace:
@@ -36,7 +36,7 @@ def test_information_of_a_clipped_answer_is_the_closed_one(low, high, guarantee)
 
 def test_information_of_cells_is_the_closed_one_and_the_same_in_bulk():
     edges = (30.0, 42.0, 60.0)
-    query = nw.Query.cells(edges, nw.PureDP(2))
+    query = nw.Query.cells(edges, guarantee=nw.PureDP(2))
     z = (np.array(edges) - 40) / 13
     inner = stats.norm.cdf(z)
     slopes = -np.stack([stats.norm.pdf(z), z * stats.norm.pdf(z)]) / 13
@@ -52,7 +52,7 @@ def test_information_of_cells_is_the_closed_one_and_the_same_in_bulk():
 
 def test_information_of_a_poisson_answer_is_that_of_its_enumeration():
     population = nw.Poisson(rate=stats.gamma(3))
-    query = nw.Query.cells([0.5, 2.5], nw.PureDP(1))
+    query = nw.Query.cells([0.5, 2.5], guarantee=nw.PureDP(1))
     matrix, h = np.array(query.law.rows(), float), 1e-5
 
     def probabilities(rate):
@@ -100,9 +100,9 @@ def test_the_question_chosen_is_the_best_of_those_that_brute_force_lays_out(know
 
     def value(asked):
         query = (
-            nw.Query.cells(asked.edges, guarantee)
+            nw.Query.cells(asked.edges, guarantee=guarantee)
             if asked.is_cells
-            else nw.Query.clip(asked.low, asked.high, guarantee)
+            else nw.Query.clip(asked.low, asked.high, guarantee=guarantee)
         )
         scale = np.diag([1.0, 13.0])  # d theta / d position
         found = scale @ answer_information(NORMAL, query, AT) @ scale
@@ -129,8 +129,8 @@ def test_randomized_response_is_preferred_where_it_is_more_informative():
     for epsilon in (1, 10):
         for family in ("clip", "sign"):
             asked = designed(NORMAL, nw.PureDP(epsilon), (family,)).choose(position, known)
-            query = (nw.Query.cells(asked.edges, nw.PureDP(epsilon)) if asked.is_cells
-                     else nw.Query.clip(asked.low, asked.high, nw.PureDP(epsilon)))  # fmt: skip
+            query = (nw.Query.cells(asked.edges, guarantee=nw.PureDP(epsilon)) if asked.is_cells
+                     else nw.Query.clip(asked.low, asked.high, guarantee=nw.PureDP(epsilon)))  # fmt: skip
             gains[family, epsilon] = answer_information(NORMAL, query, AT)[0, 0]
     assert gains["sign", 1] / gains["clip", 1] == pytest.approx(1.25, abs=0.02)
     assert gains["sign", 10] < gains["clip", 10]
@@ -167,7 +167,7 @@ def test_other_populations_are_asked_where_their_values_are(name):
 
 
 def test_questions_that_are_given_are_asked_as_they_are_and_the_better_one_wins():
-    wide, narrow = (asked_of(nw.Query.clip(40 - w, 40 + w, nw.PureDP(1))) for w in (130, 3))
+    wide, narrow = (asked_of(nw.Query.clip(40 - w, 40 + w, guarantee=nw.PureDP(1))) for w in (130, 3))
     position, covariance = np.array([40.0, np.log(13.0)]), np.diag([1.0, 1e-12])
     assert designed(NORMAL, nw.PureDP(1), (), fixed=[wide]).choose(position, covariance) == wide
     assert designed(NORMAL, nw.PureDP(1), (), fixed=[wide, narrow]).choose(position, covariance) == narrow
@@ -201,8 +201,8 @@ def test_draws_are_rounded_no_coarser_than_they_are_spread():
 def test_the_information_of_given_questions_does_not_depend_on_the_unit(unit):
     def found(unit):
         guarantee = nw.PureDP(2)
-        asked = [asked_of(nw.Query.clip(-0.3 * unit, 0.3 * unit, guarantee)),
-                 asked_of(nw.Query.cells([-unit, unit], guarantee))]  # fmt: skip
+        asked = [asked_of(nw.Query.clip(-0.3 * unit, 0.3 * unit, guarantee=guarantee)),
+                 asked_of(nw.Query.cells([-unit, unit], guarantee=guarantee))]  # fmt: skip
         population = nw.Normal(mean=stats.norm(0, unit), sd=stats.halfnorm(scale=unit))
         table = designed(population, guarantee, (), fixed=asked)._at(np.array([0.1 * unit, np.log(unit)]))
         scale = np.array([unit, 1.0])
@@ -211,7 +211,9 @@ def test_the_information_of_given_questions_does_not_depend_on_the_unit(unit):
     np.testing.assert_allclose(found(unit), found(1.0), rtol=1e-6, atol=1e-9)
     at = {"mean": 0.1 * unit, "sd": unit}
     population = nw.Normal(mean=stats.norm(0, unit), sd=stats.halfnorm(scale=unit))
-    in_units = answer_information(population, nw.Query.clip(-0.3 * unit, 0.3 * unit, nw.PureDP(2)), at) * unit**2
+    in_units = (
+        answer_information(population, nw.Query.clip(-0.3 * unit, 0.3 * unit, guarantee=nw.PureDP(2)), at) * unit**2
+    )
     np.testing.assert_allclose(in_units, found(1.0)[0], rtol=1e-6, atol=1e-9)
 
 
@@ -228,8 +230,8 @@ def test_a_question_is_never_finer_than_noise_can_be_added():
     for family in FAMILIES:
         design = designed(NORMAL, nw.PureDP(5), (family,))
         asked = design.choose(np.array([50.0, -60.0]), np.diag([1e-20, 1.0]))
-        query = (nw.Query.cells(asked.edges, nw.PureDP(5)) if asked.is_cells
-                 else nw.Query.clip(asked.low, asked.high, nw.PureDP(5)))  # fmt: skip
+        query = (nw.Query.cells(asked.edges, guarantee=nw.PureDP(5)) if asked.is_cells
+                 else nw.Query.clip(asked.low, asked.high, guarantee=nw.PureDP(5)))  # fmt: skip
         assert query.plan()
     # and where only cells can be as fine as they should be, an interval that cannot is not preferred
     assert designed(NORMAL, nw.PureDP(10), FAMILIES).choose(np.array([1e10, 0.0]), np.diag([1.0, 1e-12])).is_cells

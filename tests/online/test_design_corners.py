@@ -33,7 +33,7 @@ def numbers(query):
 @pytest.mark.parametrize("many", [10, 5000, 1e8], ids="{:.0e}".format)
 def test_a_rare_zero_is_asked_about_as_a_rare_one_is(many, queries):
     rare_one, rare_zero = (
-        nw.Survey(nw.Bernoulli(p=prior), nw.PureDP(10), queries=queries, seed=1)
+        nw.Survey(nw.Bernoulli(p=prior), guarantee=nw.PureDP(10), queries=queries, seed=1)
         for prior in (stats.beta(1, many), stats.beta(many, 1))
     )
     for _ in range(5):
@@ -49,7 +49,7 @@ def test_a_rare_zero_is_asked_about_as_a_rare_one_is(many, queries):
 
 def sd_after(population, value, answers):
     """The sd of p when everyone has the same value and randomized response happens to tell the truth."""
-    survey = nw.Survey(population, nw.PureDP(4), queries=("sign", "cells"), seed=1)
+    survey = nw.Survey(population, guarantee=nw.PureDP(4), queries=("sign", "cells"), seed=1)
     for _ in range(answers):
         query = survey.query()
         survey.answer(query, int(np.searchsorted(query.edges, value, side="right")))
@@ -127,7 +127,7 @@ def test_large_and_heavy_discrete_populations_are_learnt(name, guarantee):
         "zipf": (nw.Population(stats.zipf, a=stats.uniform(1.5, 0.2)), lambda rng: rng.zipf(1.6), 1.6),
     }[name]
     rng = np.random.default_rng(3)
-    survey = nw.Survey(population, guarantee, n_particles=300, seed=3)
+    survey = nw.Survey(population, guarantee=guarantee, n_particles=300, seed=3)
     (parameter,) = survey.sd
     before = survey.sd[parameter]
     for _ in range(20):
@@ -144,8 +144,10 @@ def test_large_and_heavy_discrete_populations_are_learnt(name, guarantee):
 def test_a_tail_that_is_too_heavy_is_refused_with_a_way_out():
     population = nw.Population(stats.zipf, a=stats.uniform(1.05, 0.02))
     with pytest.raises(Unsupported, match=r"lighter tail, or one fixed question.*Query\.cells"):
-        nw.Survey(population, nw.PureDP(1), seed=1).query()
-    survey = nw.Survey(population, nw.PureDP(1), queries=nw.Query.cells([1.5, 10.5], nw.PureDP(1)), seed=1)
+        nw.Survey(population, guarantee=nw.PureDP(1), seed=1).query()
+    survey = nw.Survey(
+        population, guarantee=nw.PureDP(1), queries=nw.Query.cells([1.5, 10.5], guarantee=nw.PureDP(1)), seed=1
+    )
     assert survey.answer(survey.query(), 2).is_counted
 
 
@@ -165,4 +167,4 @@ def test_a_prior_under_which_the_origin_has_no_scale_is_judged_once_all_the_same
     assert min(ends) >= 1 - 1e-9
     assert max(ends) <= 5 + 1e-9
     design.choose(np.array([2.0, 1.0]), np.eye(2))  # high < low: any question, and no warning
-    assert nw.Survey(population, nw.PureDP(2), seed=1).query()
+    assert nw.Survey(population, guarantee=nw.PureDP(2), seed=1).query()

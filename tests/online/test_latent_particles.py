@@ -52,7 +52,7 @@ def estimates(answers: list[Answer], seeds: range, particles: int = 400) -> dict
 
 
 def test_it_finds_the_posterior_of_a_grid_and_a_fault_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    query = Query.clip(-2, 4, PureDP(4))
+    query = Query.clip(-2, 4, guarantee=PureDP(4))
     answers = answered(query, 25, np.random.default_rng(5))
     exact = grid_moments(answers)
 
@@ -103,4 +103,4 @@ def test_what_it_cannot_do_is_refused() -> None:
     with pytest.raises(Unsupported, match="use Survey"):
         LatentSurvey(Exponential(rate=stats.gamma(2)), PureDP(1))
     with pytest.raises(InvalidArgument, match="clips"):
-        LatentSurvey(Normal(**PRIOR), PureDP(1), query=Query.cells([0.0], PureDP(1)))
+        LatentSurvey(Normal(**PRIOR), PureDP(1), query=Query.cells([0.0], guarantee=PureDP(1)))

@@ -10,7 +10,10 @@ import noisewise as nw
 from noisewise.online.simulate import simulated_answer
 
 ALARM = 1e-6
-CLIPPED = {"laplace": nw.Query.clip(-1, 3, nw.PureDP(2), id="a"), "gaussian": nw.Query.clip(-1, 3, nw.GaussianDP(1))}
+CLIPPED = {
+    "laplace": nw.Query.clip(-1, 3, guarantee=nw.PureDP(2), id="a"),
+    "gaussian": nw.Query.clip(-1, 3, guarantee=nw.GaussianDP(1)),
+}
 
 
 @pytest.mark.parametrize("name", CLIPPED)
@@ -25,7 +28,7 @@ def test_a_clipped_answer_is_the_clipped_value_with_the_noise_of_its_law(name, x
 
 
 def test_an_answer_about_cells_tells_the_truth_as_often_as_it_should():
-    query, rng = nw.Query.cells([0, 1, 5], nw.PureDP(1)), np.random.default_rng(2)
+    query, rng = nw.Query.cells([0, 1, 5], guarantee=nw.PureDP(1)), np.random.default_rng(2)
     for x, true in ((-1.0, 0), (0.0, 1), (0.999, 1), (1.0, 2), (6.0, 3)):
         counts = np.bincount([simulated_answer(rng, query, x).value for _ in range(1500)], minlength=4)
         expected = 1500 * np.array(query.law.rows()[true], dtype=float)

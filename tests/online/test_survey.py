@@ -49,7 +49,7 @@ def grid_posterior(population, answers, centre, spread):
 
 @pytest.mark.parametrize(("epsilon", "queries"), [(2, "auto"), (5, "clip"), (1, "sign")])
 def test_the_posterior_is_that_of_a_grid_on_the_same_answers(epsilon, queries):
-    survey = Survey(NORMAL, nw.PureDP(epsilon), queries=queries, n_particles=5000, seed=1)
+    survey = Survey(NORMAL, guarantee=nw.PureDP(epsilon), queries=queries, n_particles=5000, seed=1)
     answers = people(survey, 150, np.random.default_rng(2), income)
     centre, spread = list(survey.mean.values()), list(survey.sd.values())
     mean, sd, evidence = grid_posterior(NORMAL, answers, centre, spread)
@@ -62,7 +62,7 @@ def test_the_posterior_is_that_of_a_grid_on_the_same_answers(epsilon, queries):
 
 
 def test_a_survey_learns_and_says_how_far_it_can_be_trusted():
-    survey = Survey(NORMAL, nw.PureDP(4), n_particles=500, seed=3)
+    survey = Survey(NORMAL, guarantee=nw.PureDP(4), n_particles=500, seed=3)
     before = survey.sd
     people(survey, 150, np.random.default_rng(4), income)
     assert survey.sd["mean"] < before["mean"] / 8
@@ -78,7 +78,7 @@ def test_a_survey_learns_and_says_how_far_it_can_be_trusted():
 
 
 def test_queries_repeat_so_that_answers_can_be_summed():
-    survey = Survey(NORMAL, nw.PureDP(1), n_particles=300, seed=5)
+    survey = Survey(NORMAL, guarantee=nw.PureDP(1), n_particles=300, seed=5)
     people(survey, 400, np.random.default_rng(6), income)
     assert survey.distinct_queries < 250
 
@@ -88,7 +88,7 @@ def test_queries_repeat_so_that_answers_can_be_summed():
 
 def test_a_heavy_tailed_prior_does_not_lock_the_survey_on_one_question(rng):
     population = nw.Normal(mean=stats.cauchy(0, 10), sd=stats.halfcauchy(scale=10))
-    survey = Survey(population, nw.PureDP(1), seed=2)
+    survey = Survey(population, guarantee=nw.PureDP(1), seed=2)
     answers = people(survey, 150, rng, lambda rng: rng.normal(20, 5))
     asked = Counter(question_of(answer.query) for answer in answers)
     assert len(asked) > 20
@@ -98,7 +98,7 @@ def test_a_heavy_tailed_prior_does_not_lock_the_survey_on_one_question(rng):
 @pytest.mark.parametrize(("value", "queries"), [(50.0, "auto"), (50.0, "clip"), (-1e6, "auto")])
 def test_a_survey_of_people_who_are_all_alike_goes_on(value, queries, rng):
     population = nw.Normal(mean=stats.norm(value, 50), sd=stats.halfnorm(scale=50))
-    survey = Survey(population, nw.PureDP(10), queries=queries, n_particles=200, seed=33)
+    survey = Survey(population, guarantee=nw.PureDP(10), queries=queries, n_particles=200, seed=33)
     people(survey, 150, rng, lambda _: value)
     assert survey.mean["mean"] == pytest.approx(value, abs=1e-3)
     assert survey.sd["mean"] < 1e-3
@@ -108,13 +108,13 @@ def test_a_survey_that_cannot_ask_any_finer_says_so_and_keeps_its_posterior(rng)
     tiny, huge = (
         nw.Normal(mean=m, sd=stats.halfnorm(scale=m.std())) for m in (stats.norm(0, 1e-90), stats.norm(9e120, 1e120))
     )
-    survey = Survey(tiny, nw.PureDP(20), n_particles=50, seed=34)
+    survey = Survey(tiny, guarantee=nw.PureDP(20), n_particles=50, seed=34)
     with pytest.raises(Unsupported, match="the same value"):
         people(survey, 1000, rng, lambda _: 0.0)
     assert survey.answers > 10
     assert abs(survey.mean["mean"]) < 1e-92
     with pytest.raises(Unsupported, match="wide"):
-        Survey(huge, nw.PureDP(1), n_particles=50, seed=35).query()
+        Survey(huge, guarantee=nw.PureDP(1), n_particles=50, seed=35).query()
 
 
 @pytest.mark.parametrize("score", ["location", "a-optimal"])
@@ -124,7 +124,7 @@ def test_a_survey_that_cannot_ask_any_finer_says_so_and_keeps_its_posterior(rng)
     ids=["bernoulli", "normal"],
 )
 def test_priors_whose_draws_lie_on_the_end_of_their_support_are_learnt_from(population, value, score):
-    survey = Survey(population, nw.PureDP(5), score=score, n_particles=200, seed=36)
+    survey = Survey(population, guarantee=nw.PureDP(5), score=score, n_particles=200, seed=36)
     people(survey, 40, np.random.default_rng(37), lambda _: value)
     assert np.isfinite(survey._particles.position).all()
     assert np.isfinite([*survey.mean.values(), survey.log_evidence]).all()
@@ -134,7 +134,7 @@ def test_priors_whose_draws_lie_on_the_end_of_their_support_are_learnt_from(popu
 
 
 def test_the_same_seed_gives_the_same_survey_and_asking_for_the_posterior_changes_nothing():
-    one, two = (Survey(NORMAL, nw.PureDP(2), n_particles=200, seed=19) for _ in range(2))
+    one, two = (Survey(NORMAL, guarantee=nw.PureDP(2), n_particles=200, seed=19) for _ in range(2))
     for k in range(30):
         a, b = one.query(), two.query()
         assert a == b
@@ -143,14 +143,14 @@ def test_the_same_seed_gives_the_same_survey_and_asking_for_the_posterior_change
         one.answer(answer)
         two.answer(answer)
     np.testing.assert_array_equal(one.posterior().draws["sd"], two.posterior().draws["sd"])
-    assert Survey(NORMAL, nw.PureDP(2), n_particles=200, seed=21).query() != Survey(
-        NORMAL, nw.PureDP(2), n_particles=200, seed=22).query()  # fmt: skip
+    assert Survey(NORMAL, guarantee=nw.PureDP(2), n_particles=200, seed=21).query() != Survey(
+        NORMAL, guarantee=nw.PureDP(2), n_particles=200, seed=22).query()  # fmt: skip
 
 
 WRONG = {
     "guarantee": [1, None, "epsilon"],
     "population": [None, 3, nw.Normal(mean=0, sd=1)],
-    "queries": [[], "nonsense", 3, [None], [np.array([1, 2])], nw.Query.cells([0], nw.PureDP(1))],
+    "queries": [[], "nonsense", 3, [None], [np.array([1, 2])], nw.Query.cells([0], guarantee=nw.PureDP(1))],
     "score": ["best", None, 1],
     "n_particles": [1, 2.5, True, 10**9, "many"],
     "seed": [-1, "x", 1.5, True],
@@ -162,15 +162,15 @@ def test_bad_arguments_are_refused_by_name(name):
     for value in WRONG[name]:
         arguments = {"population": NORMAL, "guarantee": nw.PureDP(2), name: value}
         with pytest.raises(InvalidArgument) as error:
-            Survey(arguments.pop("population"), arguments.pop("guarantee"), **arguments)
+            Survey(arguments.pop("population"), guarantee=arguments.pop("guarantee"), **arguments)
         assert error.value.argument == name
 
 
 def test_a_survey_that_cannot_be_kept_private_is_refused():
     with pytest.raises(Unsupported):
-        Survey(NORMAL, nw.GaussianDP(1), queries="cells")
+        Survey(NORMAL, guarantee=nw.GaussianDP(1), queries="cells")
     with pytest.raises(Unsupported):
-        Survey(nw.Gamma(shape=stats.gamma(2), rate=1), nw.GaussianDP(1))
+        Survey(nw.Gamma(shape=stats.gamma(2), rate=1), guarantee=nw.GaussianDP(1))
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_a_survey_that_cannot_be_kept_private_is_refused():
 def test_every_question_a_survey_asks_keeps_the_survey_s_guarantee_and_can_be_answered(guarantee):
     from noisewise.audit.exact import exact_loss
 
-    survey = nw.Survey(NORMAL, guarantee, n_particles=100, seed=26)
+    survey = nw.Survey(NORMAL, guarantee=guarantee, n_particles=100, seed=26)
     rng = np.random.default_rng(27)
     for _ in range(12):
         query = survey.query()

@@ -15,10 +15,10 @@ from noisewise.online.survey import Survey
 
 
 def test_the_order_of_answers_does_not_matter_and_lost_ones_are_as_if_never_asked():
-    fixed = nw.Query.clip(20, 80, nw.PureDP(3))
+    fixed = nw.Query.clip(20, 80, guarantee=nw.PureDP(3))
     found = []
     for order in (1, -1):
-        survey = Survey(NORMAL, nw.PureDP(3), queries=fixed, n_particles=3000, seed=8)
+        survey = Survey(NORMAL, guarantee=nw.PureDP(3), queries=fixed, n_particles=3000, seed=8)
         asked = [survey.query() for _ in range(60)]
         answers = [simulated_answer(np.random.default_rng([9, k]), query, income(np.random.default_rng([10, k])))
                    for k, query in enumerate(asked[:50])][::order]  # fmt: skip
@@ -31,7 +31,7 @@ def test_the_order_of_answers_does_not_matter_and_lost_ones_are_as_if_never_aske
 
 
 def test_an_answer_counts_once():
-    survey = Survey(NORMAL, nw.PureDP(1), n_particles=200, seed=11)
+    survey = Survey(NORMAL, guarantee=nw.PureDP(1), n_particles=200, seed=11)
     rng = np.random.default_rng(12)
     first = simulated_answer(rng, survey.query(), 40.0)
     assert survey.answer(first).is_counted
@@ -49,13 +49,16 @@ def strangers(survey, query):
     guarantee = nw.PureDP(1)
     name = survey.name
     return {
-        "no id": (nw.Query.cells([3], guarantee), 0),
-        "another survey's": (nw.Query.cells([3], guarantee, id="abc-0"), 0),
-        "never issued": (nw.Query.cells([3], guarantee, id=f"{name}-99"), 0),
-        "odd number": (nw.Query.cells([3], guarantee, id=f"{name}-00"), 0),
-        "negative": (nw.Query.cells([3], guarantee, id=f"{name}--1"), 0),
-        "another question": (nw.Query.cells([3.25], guarantee, id=query.id), 0),
-        "another law": (nw.Query(nw.PureDP(9), query.low, query.high, query.edges, query.id), 0),
+        "no id": (nw.Query.cells([3], guarantee=guarantee), 0),
+        "another survey's": (nw.Query.cells([3], guarantee=guarantee, id="abc-0"), 0),
+        "never issued": (nw.Query.cells([3], guarantee=guarantee, id=f"{name}-99"), 0),
+        "odd number": (nw.Query.cells([3], guarantee=guarantee, id=f"{name}-00"), 0),
+        "negative": (nw.Query.cells([3], guarantee=guarantee, id=f"{name}--1"), 0),
+        "another question": (nw.Query.cells([3.25], guarantee=guarantee, id=query.id), 0),
+        "another law": (
+            nw.Query(guarantee=nw.PureDP(9), low=query.low, high=query.high, edges=query.edges, id=query.id),
+            0,
+        ),
         "no cell": (query, 7),
         "negative cell": (query, -1),
         "half a cell": (query, 0.5),
@@ -68,7 +71,7 @@ def strangers(survey, query):
 
 
 def test_what_was_not_asked_or_cannot_be_answered_is_refused_and_teaches_nothing():
-    survey = Survey(NORMAL, nw.PureDP(1), queries="sign", n_particles=200, seed=13)
+    survey = Survey(NORMAL, guarantee=nw.PureDP(1), queries="sign", n_particles=200, seed=13)
     query = survey.query()
     mean = survey.mean
     cases = strangers(survey, query)
@@ -83,7 +86,7 @@ def test_what_was_not_asked_or_cannot_be_answered_is_refused_and_teaches_nothing
 
 @pytest.mark.parametrize("value", [0.5, 2**70, None, "1", True], ids=repr)
 def test_a_clipped_answer_off_its_lattice_is_refused(value):
-    survey = Survey(NORMAL, nw.PureDP(1), queries="clip", n_particles=100, seed=14)
+    survey = Survey(NORMAL, guarantee=nw.PureDP(1), queries="clip", n_particles=100, seed=14)
     query = survey.query()
     with pytest.raises(InvalidArgument):
         survey.answer(query, value)
@@ -94,7 +97,7 @@ def test_a_clipped_answer_off_its_lattice_is_refused(value):
     ("guarantee", "reach"), [(nw.PureDP(1), 900), (nw.GaussianDP(1), 40)], ids=["laplace", "gaussian"]
 )
 def test_an_answer_far_out_is_counted_while_its_noise_can_reach_it_and_refused_beyond(guarantee, reach):
-    survey = Survey(NORMAL, guarantee, queries="clip", n_particles=200, seed=15)
+    survey = Survey(NORMAL, guarantee=guarantee, queries="clip", n_particles=200, seed=15)
     for side in (-1, 1):
         query = survey.query()
         asked = asked_of(query)
@@ -110,12 +113,13 @@ def test_an_answer_far_out_is_counted_while_its_noise_can_reach_it_and_refused_b
 
 def test_surveys_that_differ_in_anything_do_not_take_each_other_s_answers():
     def survey(population=NORMAL, epsilon=2, **options):
-        return Survey(population, nw.PureDP(epsilon), **{"n_particles": 50, "seed": 7, **options})
+        return Survey(population, guarantee=nw.PureDP(epsilon), **{"n_particles": 50, "seed": 7, **options})
 
     wider = nw.Normal(mean=stats.norm(50, 51), sd=stats.halfnorm(scale=50))
     named = [survey(), survey(wider), survey(epsilon=1), survey(queries="sign"), survey(score="harmonic"),
              survey(n_particles=51), survey(seed=8), survey(seed=None), survey(seed=None),
-             survey(queries=nw.Query.clip(0, 1, nw.PureDP(2))), survey(nw.Poisson(rate=stats.gamma(3)))]  # fmt: skip
+             survey(queries=nw.Query.clip(0, 1, guarantee=nw.PureDP(2))),
+             survey(nw.Poisson(rate=stats.gamma(3)))]  # fmt: skip
     assert len({one.name for one in named}) == len(named)
     with pytest.raises(InvalidArgument, match="not asked by this survey"):
         named[0].answer(named[1].query(), 0)
@@ -123,10 +127,13 @@ def test_surveys_that_differ_in_anything_do_not_take_each_other_s_answers():
 
 
 def test_a_second_answer_to_an_edited_question_is_refused_not_called_a_repetition():
-    survey = Survey(NORMAL, nw.PureDP(1), queries="sign", n_particles=50, seed=32)
+    survey = Survey(NORMAL, guarantee=nw.PureDP(1), queries="sign", n_particles=50, seed=32)
     query = survey.query()
     survey.answer(query, 1)
-    for edited in (nw.Query.cells([7.25], nw.PureDP(1), id=query.id), nw.Query.clip(0, 1, nw.PureDP(9), id=query.id)):
+    for edited in (
+        nw.Query.cells([7.25], guarantee=nw.PureDP(1), id=query.id),
+        nw.Query.clip(0, 1, guarantee=nw.PureDP(9), id=query.id),
+    ):
         with pytest.raises(InvalidArgument, match="not as this survey asked it"):
             survey.answer(edited, 0)
     with pytest.raises(InvalidArgument, match="value"):
@@ -136,7 +143,7 @@ def test_a_second_answer_to_an_edited_question_is_refused_not_called_a_repetitio
 
 
 def test_what_needs_a_release_says_that_a_survey_has_none():
-    posterior = nw.Survey(nw.Bernoulli(p=stats.beta(1, 1)), nw.PureDP(1), seed=1).posterior()
+    posterior = nw.Survey(nw.Bernoulli(p=stats.beta(1, 1)), guarantee=nw.PureDP(1), seed=1).posterior()
     with pytest.raises(Unsupported, match="no release"):
         _ = posterior.statistic
     with pytest.raises(Unsupported, match="no release"):

@@ -37,7 +37,11 @@ def smallest_p_value(name, trials, n, particles, seed, queries=None):
         rng = np.random.default_rng([seed, trial])
         truth = population.sample_prior(rng, 1)
         survey = Survey(
-            population, guarantee, queries=queries or families, n_particles=particles, seed=int(rng.integers(2**31))
+            population,
+            guarantee=guarantee,
+            queries=queries or families,
+            n_particles=particles,
+            seed=int(rng.integers(2**31)),
         )
         for x in population.sample(rng, n, truth)[0]:
             survey.answer(simulated_answer(rng, survey.query(), float(x)))

@@ -35,7 +35,7 @@ assert not any(name.startswith("noisewise.holder") for name in sys.modules)
 
 @pytest.mark.parametrize(("queries", "n"), [("auto", 500), ("clip", 60)])
 def test_a_survey_saved_and_loaded_in_a_new_process_continues_as_if_it_had_never_stopped(tmp_path, queries, n):
-    survey = Survey(NORMAL, nw.PureDP(2), queries=queries, n_particles=200, seed=16)
+    survey = Survey(NORMAL, guarantee=nw.PureDP(2), queries=queries, n_particles=200, seed=16)
     people(survey, n, np.random.default_rng(17), income)
     survey.query()  # one question is still out
     survey.save(tmp_path / "s.survey")
@@ -52,7 +52,7 @@ def test_a_survey_saved_and_loaded_in_a_new_process_continues_as_if_it_had_never
 
 def crashed(tmp_path):
     """A survey that was saved, asked three more people, counted one of them, and was lost; and what it asked them."""
-    survey = Survey(NORMAL, nw.PureDP(2), n_particles=100, seed=30)
+    survey = Survey(NORMAL, guarantee=nw.PureDP(2), n_particles=100, seed=30)
     rng = np.random.default_rng(31)
     people(survey, 5, rng, income)
     early = survey.query()
@@ -87,7 +87,7 @@ def test_a_survey_that_is_loaded_never_gives_an_id_twice_and_says_what_became_of
 
 
 def test_numbers_of_numpy_are_kept_as_numbers(tmp_path):
-    survey = Survey(NORMAL, nw.PureDP(2), n_particles=np.int64(50), seed=np.int64(3), queries="clip")
+    survey = Survey(NORMAL, guarantee=nw.PureDP(2), n_particles=np.int64(50), seed=np.int64(3), queries="clip")
     query = survey.query()
     answer = nw.Answer(query, np.int64(100))
     assert json.loads(json.dumps(answer.to_dict()))["value"] == 100
@@ -97,8 +97,9 @@ def test_numbers_of_numpy_are_kept_as_numbers(tmp_path):
 
 
 def test_everything_a_survey_knows_survives_the_file(tmp_path):
-    survey = Survey(nw.Poisson(rate=stats.gamma(3)), nw.PureDP(2), queries=("sign", nw.Query.clip(0, 4, nw.PureDP(2))),
-                    score="a-optimal", n_particles=150)  # fmt: skip
+    two, population = nw.PureDP(2), nw.Poisson(rate=stats.gamma(3))
+    queries = ("sign", nw.Query.clip(0, 4, guarantee=two))
+    survey = Survey(population, guarantee=two, queries=queries, score="a-optimal", n_particles=150)
     answers = people(survey, 40, np.random.default_rng(18), lambda rng: rng.poisson(2.5))
     late = survey.query()
     with pytest.raises(InvalidArgument):
@@ -115,7 +116,7 @@ def test_everything_a_survey_knows_survives_the_file(tmp_path):
 
 
 def test_a_posterior_of_a_survey_can_be_saved_like_any_other(tmp_path):
-    survey = Survey(NORMAL, nw.PureDP(2), n_particles=100, seed=23)
+    survey = Survey(NORMAL, guarantee=nw.PureDP(2), n_particles=100, seed=23)
     people(survey, 10, np.random.default_rng(24), income)
     posterior = survey.posterior()
     posterior.save(tmp_path / "p")
@@ -126,7 +127,7 @@ def test_a_posterior_of_a_survey_can_be_saved_like_any_other(tmp_path):
 
 
 def test_files_that_are_no_surveys_are_refused_in_one_sentence(tmp_path):
-    survey = Survey(NORMAL, nw.PureDP(2), n_particles=50, seed=25)
+    survey = Survey(NORMAL, guarantee=nw.PureDP(2), n_particles=50, seed=25)
     survey.save(tmp_path / "good")
     whole = (tmp_path / "good").read_bytes()
     (tmp_path / "short").write_bytes(whole[: len(whole) // 2])
@@ -144,7 +145,7 @@ def test_files_that_are_no_surveys_are_refused_in_one_sentence(tmp_path):
 
 
 def test_a_survey_file_with_anything_out_of_range_is_refused_in_one_sentence(tmp_path):
-    survey = Survey(NORMAL, nw.PureDP(2), n_particles=20, seed=26)
+    survey = Survey(NORMAL, guarantee=nw.PureDP(2), n_particles=20, seed=26)
     people(survey, 5, np.random.default_rng(27), income)
     survey.query()
     survey.save(tmp_path / "good.npz")
@@ -173,7 +174,7 @@ def test_a_survey_file_with_anything_out_of_range_is_refused_in_one_sentence(tmp
 
 
 def test_a_damaged_archive_is_refused_whatever_it_brings_about(tmp_path):
-    survey = Survey(NORMAL, nw.PureDP(2), n_particles=20, seed=28)
+    survey = Survey(NORMAL, guarantee=nw.PureDP(2), n_particles=20, seed=28)
     survey.save(tmp_path / "good")
     whole = bytearray((tmp_path / "good").read_bytes())
     start = whole.rindex(b"PK\x01\x02")

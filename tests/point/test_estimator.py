@@ -29,7 +29,7 @@ def records(tmp_path: Path) -> Path:
 
 
 def test_the_whole_line_from_records_to_a_posterior(records: Path, tmp_path: Path) -> None:
-    estimator = optimal_estimator(POPULATION, "squared", ONE, statistic=SMOKERS, schema=SCHEMA)
+    estimator = optimal_estimator(POPULATION, "squared", guarantee=ONE, statistic=SMOKERS, schema=SCHEMA)
     made = nw.plan(SMOKERS, SCHEMA, guarantee=ONE, mechanism=estimator)
     with nw.Ledger.open(tmp_path / "people.ledger", limit=ONE) as ledger:
         nw.make_release(nw.Table.read(records, SCHEMA), made, ledger=ledger).save(tmp_path / "answer.json")
@@ -48,7 +48,7 @@ def test_the_whole_line_from_records_to_a_posterior(records: Path, tmp_path: Pat
 
 
 def test_a_clipped_geometric_count_has_the_law_of_the_estimator() -> None:
-    estimator = optimal_estimator(POPULATION, "squared", ONE, n=N)
+    estimator = optimal_estimator(POPULATION, "squared", guarantee=ONE, n=N)
     law = nw.plan(SMOKERS, SCHEMA, guarantee=ONE, mechanism="geometric").law
     noisy = np.arange(-60, N + 61)
     for s in (0, 3, N):
@@ -58,7 +58,7 @@ def test_a_clipped_geometric_count_has_the_law_of_the_estimator() -> None:
 
 
 def test_an_answer_is_read_off_a_geometric_count(records: Path, tmp_path: Path) -> None:
-    estimator = optimal_estimator(POPULATION, "absolute", ONE, n=N)
+    estimator = optimal_estimator(POPULATION, "absolute", guarantee=ONE, n=N)
     made = nw.plan(SMOKERS, SCHEMA, guarantee=ONE, mechanism="geometric")
     with nw.Ledger.open(tmp_path / "people.ledger", limit=ONE) as ledger:
         release = nw.make_release(nw.Table.read(records, SCHEMA), made, ledger=ledger)
@@ -68,13 +68,13 @@ def test_an_answer_is_read_off_a_geometric_count(records: Path, tmp_path: Path) 
     with pytest.raises(InvalidArgument, match="whole numbers"):
         estimator.estimate([0.5])
     with pytest.raises(InvalidArgument, match="12 records"):
-        optimal_estimator(POPULATION, "absolute", nw.PureDP(2), n=N).estimate(release)
+        optimal_estimator(POPULATION, "absolute", guarantee=nw.PureDP(2), n=N).estimate(release)
     with pytest.raises(InvalidArgument, match="13 records"):
-        optimal_estimator(POPULATION, "absolute", ONE, n=13).estimate(release)
+        optimal_estimator(POPULATION, "absolute", guarantee=ONE, n=13).estimate(release)
 
 
 def test_another_estimator_s_release_is_not_read() -> None:
-    one, two = (optimal_estimator(POPULATION, loss, ONE, n=N) for loss in ("squared", "absolute"))
+    one, two = (optimal_estimator(POPULATION, loss, guarantee=ONE, n=N) for loss in ("squared", "absolute"))
     made = nw.plan(SMOKERS, SCHEMA, guarantee=ONE, mechanism=one)
     release = nw.Release.of(made, [3], dataset="simulated", ledger_head=None, simulated=True)
     assert one.estimate(release) == one.actions[3]
@@ -84,17 +84,22 @@ def test_another_estimator_s_release_is_not_read() -> None:
 
 def test_a_plan_refuses_an_estimator_of_other_records_or_of_less_privacy() -> None:
     for estimator in (
-        optimal_estimator(POPULATION, "squared", ONE, n=N + 1),
-        optimal_estimator(POPULATION, "squared", nw.PureDP("1.01"), n=N),
+        optimal_estimator(POPULATION, "squared", guarantee=ONE, n=N + 1),
+        optimal_estimator(POPULATION, "squared", guarantee=nw.PureDP("1.01"), n=N),
     ):
         with pytest.raises(Unsupported):
             nw.plan(SMOKERS, SCHEMA, guarantee=ONE, mechanism=estimator)
     # More privacy than asked for is welcome.
-    nw.plan(SMOKERS, SCHEMA, guarantee=ONE, mechanism=optimal_estimator(POPULATION, "squared", nw.PureDP("0.9"), n=N))
+    nw.plan(
+        SMOKERS,
+        SCHEMA,
+        guarantee=ONE,
+        mechanism=optimal_estimator(POPULATION, "squared", guarantee=nw.PureDP("0.9"), n=N),
+    )
 
 
 def test_a_large_estimator_says_how_to_release() -> None:
-    large = optimal_estimator(POPULATION, "squared", ONE, n=400)
+    large = optimal_estimator(POPULATION, "squared", guarantee=ONE, n=400)
     schema = nw.Schema({"smoker": nw.Levels(["no", "yes"])}, n=400, neighbours="change-one")
     with pytest.raises(Unsupported, match="mechanism='geometric'"):
         nw.plan(SMOKERS, schema, guarantee=ONE, mechanism=large)
@@ -105,20 +110,22 @@ def test_a_large_estimator_says_how_to_release() -> None:
 
 
 def test_only_geometric_estimators_read_counts() -> None:
-    solved = optimal_estimator(POPULATION, "squared", ONE, n=4, actions=[0.2, 0.5, 0.8])
+    solved = optimal_estimator(POPULATION, "squared", guarantee=ONE, n=4, actions=[0.2, 0.5, 0.8])
     with pytest.raises(Unsupported, match="geometric"):
         solved.estimate([1])
 
 
 def test_it_is_plain_data_and_can_be_seen(tmp_path: Path) -> None:
-    estimator = optimal_estimator(POPULATION, "squared", ONE, n=N)
+    estimator = optimal_estimator(POPULATION, "squared", guarantee=ONE, n=N)
     plain = json.loads(json.dumps(estimator.to_dict(), allow_nan=False))
     assert plain["risk"] == estimator.risk
     assert nw.plan(SMOKERS, SCHEMA, guarantee=ONE, mechanism=estimator).law == estimator.to_law()
     assert [len(row) for row in plain["rows"]] == [N + 1] * (N + 1)
     assert estimator.plot(tmp_path / "map.png")[:4] == (tmp_path / "map.png").read_bytes()[:4] == b"\x89PNG"
     # Equal answers are one line of the picture.
-    folded = optimal_estimator(POPULATION, "squared", ONE, n=4, estimand=lambda p: (p - 0.5) ** 2, method="geometric")
+    folded = optimal_estimator(
+        POPULATION, "squared", guarantee=ONE, n=4, estimand=lambda p: (p - 0.5) ** 2, method="geometric"
+    )
     assert folded.plot()[:4] == b"\x89PNG"
     assert str(estimator).startswith("Bayes risk 0.0")
     assert "checked exactly" in str(estimator.certificate)

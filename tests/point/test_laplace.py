@@ -41,7 +41,7 @@ def test_known_answers() -> None:
 @pytest.mark.parametrize("epsilon", FIGURES)
 def test_the_unified_estimator_is_never_worse(epsilon: str, loss: str) -> None:
     guarantee = nw.PureDP(epsilon)
-    best = optimal_estimator(UNIFORM, loss, guarantee, n=10).risk
+    best = optimal_estimator(UNIFORM, loss, guarantee=guarantee, n=10).risk
     problem = problem_of(loss)
     printed, clipped, bayes = (
         LaplaceEstimator.of(problem, read_loss(loss), float(guarantee.epsilon), kind).risk for kind in KINDS

@@ -60,7 +60,7 @@ def is_private(estimator: Estimator, pairs: list[tuple[int, int]]) -> bool:
 
 @pytest.mark.parametrize(("epsilon", "risk"), [("0.1", 0.078102), (1, 0.023236), (5, 0.013975)], ids=str)
 def test_known_answers_for_ten_records_and_a_uniform_prior(epsilon: object, risk: float) -> None:
-    found = optimal_estimator(UNIFORM, "squared", nw.PureDP(epsilon), n=10)
+    found = optimal_estimator(UNIFORM, "squared", guarantee=nw.PureDP(epsilon), n=10)
     assert found.risk == pytest.approx(risk, abs=5e-7)
     assert found.method == "geometric"
 
@@ -70,9 +70,9 @@ def test_known_answers_for_ten_records_and_a_uniform_prior(epsilon: object, risk
 @pytest.mark.parametrize("n", [5, 10, pytest.param(20, marks=pytest.mark.slow)])
 def test_the_closed_form_is_the_optimum_of_the_program(n: int, loss: str, prior: str) -> None:
     population, guarantee = nw.Bernoulli(p=stats.beta(*PRIORS[prior])), nw.PureDP(1)
-    closed = optimal_estimator(population, loss, guarantee, n=n)
-    grid = optimal_estimator(population, loss, guarantee, n=n, actions=np.linspace(0, 1, 150))
-    free = optimal_estimator(population, loss, guarantee, n=n, method="program", grid=30)
+    closed = optimal_estimator(population, loss, guarantee=guarantee, n=n)
+    grid = optimal_estimator(population, loss, guarantee=guarantee, n=n, actions=np.linspace(0, 1, 150))
+    free = optimal_estimator(population, loss, guarantee=guarantee, n=n, method="program", grid=30)
     assert (closed.method, grid.method, free.method) == ("geometric", "program", "program")
     # An answer moved to the grid costs at most half a step: squared under squared loss.
     step = 1 / 149
@@ -84,7 +84,7 @@ def test_the_closed_form_is_the_optimum_of_the_program(n: int, loss: str, prior:
 @pytest.mark.parametrize("loss", ["squared", "absolute", ("pinball", 0.9), ("window", 0.1)], ids=str)
 @pytest.mark.parametrize("epsilon", ["0.3", 2])
 def test_the_risk_is_that_of_simulating_the_whole_line(loss: Any, epsilon: object) -> None:
-    found = optimal_estimator(nw.Bernoulli(p=stats.beta(2, 3)), loss, nw.PureDP(epsilon), n=6)
+    found = optimal_estimator(nw.Bernoulli(p=stats.beta(2, 3)), loss, guarantee=nw.PureDP(epsilon), n=6)
     assert found.risk == pytest.approx(
         risk_by_quadrature(found, 6, (2, 3), loss), abs=5e-5 if loss[0] == "window" else 1e-7
     )
@@ -93,7 +93,7 @@ def test_the_risk_is_that_of_simulating_the_whole_line(loss: Any, epsilon: objec
 @pytest.mark.parametrize("loss", ["squared", "absolute", ("pinball", 0.8), ("window", 0.15)], ids=str)
 def test_another_solver_finds_nothing_better(loss: Any) -> None:
     """CVXPY on the paper's program, over answers that include ours, with the belief by quadrature."""
-    n, epsilon, found = 4, 0.7, optimal_estimator(UNIFORM, loss, nw.PureDP("0.7"), n=4)
+    n, epsilon, found = 4, 0.7, optimal_estimator(UNIFORM, loss, guarantee=nw.PureDP("0.7"), n=4)
     answers = np.unique(np.concatenate([np.linspace(0, 1, 81), found.actions]))
     theta = (np.arange(4000) + 0.5) / 4000
     likelihood = stats.binom.pmf(np.arange(n + 1)[:, None], n, theta) / len(theta)
@@ -108,14 +108,14 @@ def test_another_solver_finds_nothing_better(loss: Any) -> None:
 @pytest.mark.parametrize("epsilon", ["0.001", "1/3", 1, 20])
 @pytest.mark.parametrize("n", [1, 10, 60])
 def test_closed_form_rows_are_private_by_arithmetic(n: int, epsilon: object) -> None:
-    found = optimal_estimator(UNIFORM, "squared", nw.PureDP(epsilon), n=n)
+    found = optimal_estimator(UNIFORM, "squared", guarantee=nw.PureDP(epsilon), n=n)
     assert found.certificate.is_exact
     assert is_private(found, adjacent(n + 1))
     assert np.allclose(found.matrix.sum(axis=1), 1)
 
 
 def test_rows_of_two_hundred_records_are_private_by_arithmetic_and_short_enough_to_publish() -> None:
-    found = optimal_estimator(UNIFORM, "squared", nw.PureDP(1), n=200)
+    found = optimal_estimator(UNIFORM, "squared", guarantee=nw.PureDP(1), n=200)
     assert is_private(found, adjacent(201))
     assert max(p.denominator.bit_length() for row in found.rows for p in row) <= 64
 
@@ -123,7 +123,7 @@ def test_rows_of_two_hundred_records_are_private_by_arithmetic_and_short_enough_
 @pytest.mark.parametrize("epsilon", ["0.01", 1, 8])
 def test_program_rows_are_private_by_arithmetic(epsilon: object) -> None:
     guarantee = nw.PureDP(epsilon)
-    found = optimal_estimator(UNIFORM, "absolute", guarantee, n=7, actions=np.linspace(0, 1, 60))
+    found = optimal_estimator(UNIFORM, "absolute", guarantee=guarantee, n=7, actions=np.linspace(0, 1, 60))
     assert is_private(found, adjacent(8))
     assert found.certificate.gap is not None
     assert found.certificate.gap < 1e-6
@@ -144,8 +144,8 @@ def test_a_non_monotone_estimand_falls_back_to_the_program_which_is_better() -> 
     def distance(p: np.ndarray) -> np.ndarray:
         return (p - 0.5) ** 2
 
-    found = optimal_estimator(UNIFORM, "squared", nw.PureDP(1), n=10, estimand=distance)
-    noise = optimal_estimator(UNIFORM, "squared", nw.PureDP(1), n=10, estimand=distance, method="geometric")
+    found = optimal_estimator(UNIFORM, "squared", guarantee=nw.PureDP(1), n=10, estimand=distance)
+    noise = optimal_estimator(UNIFORM, "squared", guarantee=nw.PureDP(1), n=10, estimand=distance, method="geometric")
     assert found.method == "program"
     assert found.risk < 0.99 * noise.risk
     assert is_private(found, adjacent(11))
@@ -156,28 +156,34 @@ def test_a_non_monotone_estimand_falls_back_to_the_program_which_is_better() -> 
 
 def test_a_monotone_estimand_keeps_the_closed_form() -> None:
     for estimand in (lambda p: p**2, lambda p: -np.log1p(p)):
-        found = optimal_estimator(UNIFORM, "squared", nw.PureDP(1), n=6, estimand=estimand)
-        free = optimal_estimator(UNIFORM, "squared", nw.PureDP(1), n=6, estimand=estimand, method="program", grid=40)
+        found = optimal_estimator(UNIFORM, "squared", guarantee=nw.PureDP(1), n=6, estimand=estimand)
+        free = optimal_estimator(
+            UNIFORM, "squared", guarantee=nw.PureDP(1), n=6, estimand=estimand, method="program", grid=40
+        )
         assert found.method == "geometric"
         assert found.risk == pytest.approx(free.risk, rel=2e-6)
 
 
 def test_a_loss_given_as_a_function_is_decided_by_duality() -> None:
-    named = optimal_estimator(UNIFORM, "absolute", nw.PureDP(1), n=8)
-    given = optimal_estimator(UNIFORM, lambda g, a: np.abs(g - a), nw.PureDP(1), n=8)
+    named = optimal_estimator(UNIFORM, "absolute", guarantee=nw.PureDP(1), n=8)
+    given = optimal_estimator(UNIFORM, lambda g, a: np.abs(g - a), guarantee=nw.PureDP(1), n=8)
     assert given.method == "geometric"
     assert given.risk == pytest.approx(named.risk, rel=1e-5)
     assert given.certificate.gap <= 1e-6 * given.risk
     # A loss that forgives the wrong end is not ordered: noise on the count is beaten.
-    two_ended = optimal_estimator(UNIFORM, lambda g, a: np.minimum((g - a) ** 2, (g - 1 + a) ** 2), nw.PureDP(1), n=8)
+    two_ended = optimal_estimator(
+        UNIFORM, lambda g, a: np.minimum((g - a) ** 2, (g - 1 + a) ** 2), guarantee=nw.PureDP(1), n=8
+    )
     assert two_ended.method == "program"
 
 
 def test_priors_that_are_not_beta_agree_with_beta_ones_where_they_are_the_same_law() -> None:
     truncated = stats.truncnorm(-0.5 / 1000, 0.5 / 1000, loc=0.5, scale=1000)  # uniform but for its name
     for loss in ("squared", "absolute"):
-        points = optimal_estimator(nw.Bernoulli(p=truncated), loss, nw.PureDP(1), n=10)
-        assert points.risk == pytest.approx(optimal_estimator(UNIFORM, loss, nw.PureDP(1), n=10).risk, rel=1e-5)
+        points = optimal_estimator(nw.Bernoulli(p=truncated), loss, guarantee=nw.PureDP(1), n=10)
+        assert points.risk == pytest.approx(
+            optimal_estimator(UNIFORM, loss, guarantee=nw.PureDP(1), n=10).risk, rel=1e-5
+        )
 
 
 def binomial_model(n: int, neighbours: list[tuple[int, int]] | None = None) -> FiniteModel:
@@ -188,23 +194,23 @@ def binomial_model(n: int, neighbours: list[tuple[int, int]] | None = None) -> F
 
 def test_a_statistic_that_moves_by_two_is_left_to_the_program() -> None:
     pairs = [*adjacent(7), *((s, s + 2) for s in range(5))]
-    found = optimal_estimator(binomial_model(6, pairs), "squared", nw.PureDP(1), grid=60)
-    path = optimal_estimator(binomial_model(6), "squared", nw.PureDP(1))
+    found = optimal_estimator(binomial_model(6, pairs), "squared", guarantee=nw.PureDP(1), grid=60)
+    path = optimal_estimator(binomial_model(6), "squared", guarantee=nw.PureDP(1))
     assert (found.method, path.method) == ("program", "geometric")
     assert is_private(found, pairs)
     assert found.risk > path.risk * 1.01
     # Halving epsilon would also be private, and is worse: this is why the program is asked.
-    assert found.risk < optimal_estimator(binomial_model(6), "squared", nw.PureDP("1/2")).risk
+    assert found.risk < optimal_estimator(binomial_model(6), "squared", guarantee=nw.PureDP("1/2")).risk
     with pytest.raises(Unsupported, match="move by one"):
-        optimal_estimator(binomial_model(6, pairs), "squared", nw.PureDP(1), method="geometric")
+        optimal_estimator(binomial_model(6, pairs), "squared", guarantee=nw.PureDP(1), method="geometric")
 
 
 def test_limits() -> None:
     """Without privacy the posterior means; with nothing but privacy the prior mean."""
-    free = optimal_estimator(UNIFORM, "squared", nw.PureDP(60), n=10)
+    free = optimal_estimator(UNIFORM, "squared", guarantee=nw.PureDP(60), n=10)
     assert free.risk == pytest.approx(1 / 72, rel=1e-12)
     assert np.allclose(free.actions, (np.arange(11) + 1) / 12)
-    closed = optimal_estimator(UNIFORM, "squared", nw.PureDP("1e-9"), n=10)
+    closed = optimal_estimator(UNIFORM, "squared", guarantee=nw.PureDP("1e-9"), n=10)
     assert closed.risk == pytest.approx(1 / 12, rel=1e-9)
     assert np.allclose(closed.actions, 0.5)
 
@@ -214,7 +220,7 @@ def test_a_count_of_any_population_with_one_unknown() -> None:
     schema = nw.Schema({"x": nw.Bounded(-5, 5)}, n=8, neighbours="change-one")
     above = nw.Count(nw.column("x").between(0, 5))
     population = nw.Normal(mean=stats.norm(0, 1), sd=1)
-    found = optimal_estimator(population, "squared", nw.PureDP(1), statistic=above, schema=schema)
+    found = optimal_estimator(population, "squared", guarantee=nw.PureDP(1), statistic=above, schema=schema)
     assert (found.method, found.size) == ("geometric", 9)
 
     def at(mean: float) -> float:
@@ -228,7 +234,7 @@ def test_counting_the_other_level_mirrors_the_answers() -> None:
     schema = nw.Schema({"smoker": nw.Levels(["no", "yes"])}, n=6, neighbours="change-one")
     population = nw.Bernoulli(p=stats.beta(2, 5))
     yes, no = (
-        optimal_estimator(population, "squared", nw.PureDP(1), schema=schema,
+        optimal_estimator(population, "squared", guarantee=nw.PureDP(1), schema=schema,
                           statistic=nw.Count(nw.column("smoker").equals(level)))
         for level in ("yes", "no")
     )  # fmt: skip
@@ -237,7 +243,7 @@ def test_counting_the_other_level_mirrors_the_answers() -> None:
 
 
 def test_ten_thousand_records_have_a_structural_certificate() -> None:
-    found = optimal_estimator(UNIFORM, "squared", nw.PureDP(1), n=10_000)
+    found = optimal_estimator(UNIFORM, "squared", guarantee=nw.PureDP(1), n=10_000)
     assert not found.certificate.is_exact
     # Noise of variance 2a/(1-a)^2 on the count, where its ends are far away, and no gain from knowing them.
     a = math.exp(-1)
@@ -252,7 +258,7 @@ def test_ten_thousand_records_have_a_structural_certificate() -> None:
 def test_blocks_and_passes_agree_with_the_matrix(loss: str) -> None:
     """A belief that is almost impossible at one end: weights underflow there, answers do not."""
     population = nw.Bernoulli(p=stats.beta(900, 1))
-    found = optimal_estimator(population, loss, nw.PureDP(3), n=400)
+    found = optimal_estimator(population, loss, guarantee=nw.PureDP(3), n=400)
     assert np.all(np.diff(found.actions) >= -1e-12)
     assert np.all((found.actions > 0) & (found.actions < 1))
 
@@ -301,7 +307,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 def test_bad_input_is_refused_by_name(change: dict[str, Any], words: str) -> None:
     given = {"model": UNIFORM, "loss": "squared", "guarantee": nw.PureDP(1), "n": 5, **change}
     with pytest.raises(NoisewiseError, match=words) as refused:
-        optimal_estimator(given.pop("model"), given.pop("loss"), given.pop("guarantee"), **given)
+        optimal_estimator(given.pop("model"), given.pop("loss"), guarantee=given.pop("guarantee"), **given)
     if isinstance(refused.value, InvalidArgument):
         assert refused.value.argument in {*change, "schema"}
 
@@ -336,8 +342,10 @@ def test_a_model_that_does_not_fit_together_is_refused(change: dict[str, Any]) -
 
 
 def test_values_that_no_neighbours_join_are_named_as_not_hidden() -> None:
-    apart = optimal_estimator(binomial_model(3, [(0, 1), (2, 3)]), "squared", nw.PureDP(1), grid=20)
-    joined = optimal_estimator(binomial_model(3, [(0, 1), (1, 2), (2, 3), (0, 2)]), "squared", nw.PureDP(1), grid=20)
+    apart = optimal_estimator(binomial_model(3, [(0, 1), (2, 3)]), "squared", guarantee=nw.PureDP(1), grid=20)
+    joined = optimal_estimator(
+        binomial_model(3, [(0, 1), (1, 2), (2, 3), (0, 2)]), "squared", guarantee=nw.PureDP(1), grid=20
+    )
     assert "not hidden" in str(apart)
     assert "not hidden" not in str(joined)
     # Off a path answers are free but the program's are listed: no bound on all of them is claimed.
@@ -347,8 +355,8 @@ def test_values_that_no_neighbours_join_are_named_as_not_hidden() -> None:
 @pytest.mark.parametrize(("slope", "shift"), [(2, 0), (1000, 5000), (-3, 1)], ids=str)
 def test_the_best_answer_may_lie_outside_the_range_of_the_estimand(slope: float, shift: float) -> None:
     """(slope g + shift - a)^2 is squared loss about another unit: its optimum is known."""
-    found = optimal_estimator(UNIFORM, lambda g, a: (slope * g + shift - a) ** 2, nw.PureDP(1), n=10)
-    named = optimal_estimator(UNIFORM, "squared", nw.PureDP(1), n=10)
+    found = optimal_estimator(UNIFORM, lambda g, a: (slope * g + shift - a) ** 2, guarantee=nw.PureDP(1), n=10)
+    named = optimal_estimator(UNIFORM, "squared", guarantee=nw.PureDP(1), n=10)
     assert found.risk == pytest.approx(slope**2 * named.risk, rel=1e-6)
     assert found.certificate.lower_bound == pytest.approx(found.risk, rel=1e-6)
     assert np.allclose(np.sort(found.actions), np.sort(slope * named.actions + shift), rtol=0, atol=1e-3 * abs(slope))
@@ -356,10 +364,14 @@ def test_the_best_answer_may_lie_outside_the_range_of_the_estimand(slope: float,
 
 def test_a_loss_that_is_finite_inside_the_range_alone_is_searched_there() -> None:
     """Bernoulli log loss, whose best answer is the posterior mean."""
-    found = optimal_estimator(UNIFORM, lambda g, a: -(g * np.log(a) + (1 - g) * np.log1p(-a)), nw.PureDP(1), n=6)
-    named = optimal_estimator(UNIFORM, "squared", nw.PureDP(1), n=6)
+    found = optimal_estimator(
+        UNIFORM, lambda g, a: -(g * np.log(a) + (1 - g) * np.log1p(-a)), guarantee=nw.PureDP(1), n=6
+    )
+    named = optimal_estimator(UNIFORM, "squared", guarantee=nw.PureDP(1), n=6)
     assert np.allclose(found.actions, named.actions, rtol=0, atol=1e-5)
-    log_odds = optimal_estimator(UNIFORM, "squared", nw.PureDP(1), n=6, estimand=lambda p: np.log(p / (1 - p)))
+    log_odds = optimal_estimator(
+        UNIFORM, "squared", guarantee=nw.PureDP(1), n=6, estimand=lambda p: np.log(p / (1 - p))
+    )
     assert np.allclose(log_odds.actions, -log_odds.actions[::-1], atol=1e-6)
 
 
@@ -379,7 +391,7 @@ def test_the_best_round_of_the_program_is_kept(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_bound_found_at_listed_answers_says_so() -> None:
-    steps = optimal_estimator(UNIFORM, lambda g, a: (np.abs(g - a) > 0.1).astype(float), nw.PureDP(1), n=3)
+    steps = optimal_estimator(UNIFORM, lambda g, a: (np.abs(g - a) > 0.1).astype(float), guarantee=nw.PureDP(1), n=3)
     assert "whose answers are among" in str(steps)
     assert "points of the prior" in str(steps)
     assert estimator.gap_between(1.0, 1.1) is None
@@ -388,12 +400,12 @@ def test_a_bound_found_at_listed_answers_says_so() -> None:
 
 def test_a_narrow_window_under_a_prior_that_is_not_beta_has_the_risk_of_the_continuous_law() -> None:
     prior, h = stats.uniform(0.2, 0.3), 0.01
-    found = optimal_estimator(nw.Bernoulli(p=prior), ("window", h), nw.PureDP(1), n=10)
+    found = optimal_estimator(nw.Bernoulli(p=prior), ("window", h), guarantee=nw.PureDP(1), n=10)
     p = prior.ppf((np.arange(400_000) + 0.5) / 400_000)
     inside = np.abs(p[:, None] - found.actions) <= h
     missed = 1 - (stats.binom.pmf(np.arange(11)[:, None], 10, p).T @ found.matrix * inside).sum(axis=1).mean()
     assert found.risk == pytest.approx(float(missed), abs=2e-5)
     # With another estimand the law is one of points, and the certificate says so instead of a proof.
-    squares = optimal_estimator(nw.Bernoulli(p=prior), ("window", h), nw.PureDP(1), n=10, estimand=np.square)
+    squares = optimal_estimator(nw.Bernoulli(p=prior), ("window", h), guarantee=nw.PureDP(1), n=10, estimand=np.square)
     assert "2416 points" in str(squares)
     assert squares.certificate.lower_bound is None

@@ -46,15 +46,15 @@ def test_neighbouring_tables_differ_by_one_move() -> None:
 def test_two_cells_are_a_count() -> None:
     """A table of two cells has the risk of both proportions: twice that of one."""
     table = optimal_estimator(
-        nw.Categorical(p=stats.dirichlet([2, 3])), "squared", nw.PureDP(1), n=6, method="geometric"
+        nw.Categorical(p=stats.dirichlet([2, 3])), "squared", guarantee=nw.PureDP(1), n=6, method="geometric"
     )
-    count = optimal_estimator(nw.Bernoulli(p=stats.beta(2, 3)), "squared", nw.PureDP(1), n=6)
+    count = optimal_estimator(nw.Bernoulli(p=stats.beta(2, 3)), "squared", guarantee=nw.PureDP(1), n=6)
     assert table.risk == pytest.approx(2 * count.risk, rel=1e-6)
 
 
 def test_the_program_on_a_small_table_is_private_and_a_little_better() -> None:
-    best = optimal_estimator(THREE, "squared", nw.PureDP(1), n=3)
-    noise = optimal_estimator(THREE, "squared", nw.PureDP(1), n=3, method="geometric")
+    best = optimal_estimator(THREE, "squared", guarantee=nw.PureDP(1), n=3)
+    noise = optimal_estimator(THREE, "squared", guarantee=nw.PureDP(1), n=3, method="geometric")
     pairs = neighbouring(compositions(3, 3))
     for found in (best, noise):
         assert satisfies(found.rows, pairs, found.guarantee.epsilon)
@@ -68,8 +68,8 @@ def test_the_program_on_a_small_table_is_private_and_a_little_better() -> None:
 @pytest.mark.parametrize(("cells", "n", "epsilon"), [(4, 3, 4), (3, 4, 1), (2, 10, 1)], ids=str)
 def test_the_default_is_never_worse_than_geometric_noise(cells: int, n: int, epsilon: int) -> None:
     population = nw.Categorical(p=stats.dirichlet(np.ones(cells)))
-    best = optimal_estimator(population, "squared", nw.PureDP(epsilon), n=n)
-    noise = optimal_estimator(population, "squared", nw.PureDP(epsilon), n=n, method="geometric")
+    best = optimal_estimator(population, "squared", guarantee=nw.PureDP(epsilon), n=n)
+    noise = optimal_estimator(population, "squared", guarantee=nw.PureDP(epsilon), n=n, method="geometric")
     assert best.risk <= noise.risk
     assert best.certificate.lower_bound is None
 
@@ -78,7 +78,7 @@ def test_risk_by_simulation() -> None:
     seed = np.random.SeedSequence().entropy
     print(f"seed {seed}")
     rng, draws = np.random.default_rng(seed), 20_000
-    found = optimal_estimator(THREE, "squared", nw.PureDP(1), n=8)
+    found = optimal_estimator(THREE, "squared", guarantee=nw.PureDP(1), n=8)
     assert (found.method, found.certificate.gap) == ("geometric", None)
     truth = rng.dirichlet([1, 1, 1], draws)
     place = {tuple(table): k for k, table in enumerate(compositions(8, 3).astype(int).tolist())}
@@ -98,4 +98,4 @@ def test_risk_by_simulation() -> None:
 def test_what_a_table_cannot_do_is_refused(change: dict[str, object], words: str) -> None:
     given = {"loss": "squared", "n": 4, **change}
     with pytest.raises(NoisewiseError, match=words):
-        optimal_estimator(THREE, given.pop("loss"), nw.PureDP(1), **given)  # type: ignore[arg-type]
+        optimal_estimator(THREE, given.pop("loss"), guarantee=nw.PureDP(1), **given)  # type: ignore[arg-type]

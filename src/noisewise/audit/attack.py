@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import singledispatch
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -32,9 +33,11 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
+from noisewise.errors import Unregistered
 from noisewise.laws import AdditiveLaw
 from noisewise.planning import Plan
 from noisewise.privacy.guarantee import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
+from noisewise.types import Floats
 
 FALSE_ALARM = 1e-6
 CHOOSING = 0.3  # the share of the releases on which the event is chosen
@@ -43,7 +46,6 @@ DISCOUNT = 0.02
 BATCH = 250
 MEMORY = Path("/dev/shm")
 Data = Mapping[str, Sequence[Any]]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,7 @@ def lower_bound(guarantee: Guarantee, one: Floats, other: Floats) -> Attack:
     event = _chosen(guarantee, one[: cut[0]], other[: cut[1]], len(one) - cut[0])
     likely, unlikely = (one[cut[0] :], other[cut[1] :]) if event.first else (other[cut[1] :], one[cut[0] :])
     p, q = _clopper_pearson(event.count(likely), len(likely), event.count(unlikely), len(unlikely))
-    return Attack(float(_loss(guarantee, p, q)), _limit(guarantee), event, len(one))
+    return Attack(float(proven_loss(guarantee, p, q)), allowed_loss(guarantee), event, len(one))
 
 
 def power(guarantee: Guarantee, p: float, q: float, runs: int) -> float:
@@ -146,7 +148,7 @@ def power(guarantee: Guarantee, p: float, q: float, runs: int) -> float:
     n = runs - round(CHOOSING * runs)
     k = np.arange(n + 1)
     below, above = _clopper_pearson(k, n, k, n)
-    is_breach = _loss(guarantee, below[:, None], above[None, :]) > _limit(guarantee)
+    is_breach = proven_loss(guarantee, below[:, None], above[None, :]) > allowed_loss(guarantee)
     return float(_binomial(n, p) @ is_breach @ _binomial(n, q))
 
 
@@ -259,7 +261,7 @@ def _chosen(guarantee: Guarantee, one: Floats, other: Floats, size: int) -> Even
         for first in (True, False):
             (a, n), (b, m) = ((n - c if is_outside else c, n) for c, n in (sides if first else sides[::-1]))
             p, q = _clopper_pearson(a, n, b, m, DISCOUNT)
-            bounds = _loss(guarantee, *_clopper_pearson(p * size, size, q * size, size))
+            bounds = proven_loss(guarantee, *_clopper_pearson(p * size, size, q * size, size))
             k = int(np.argmax(bounds))
             if bounds[k] > best:
                 best, chosen = float(bounds[k]), Event(float(cuts[i[k]]), float(cuts[j[k]]), is_outside, first)
@@ -279,18 +281,38 @@ def _clopper_pearson(likely: Any, n: int, unlikely: Any, m: int, wrong: float = 
 # ---- what p and q prove ----
 
 
-def _loss(guarantee: Guarantee, p: Any, q: Any) -> Any:
+@singledispatch
+def proven_loss(guarantee: Guarantee, _p: Floats, _q: Floats) -> Floats:
     """The smallest epsilon, rho or mu at which an event of probability >= p and <= q is possible; 0 if p <= q."""
+    raise _unattacked(guarantee)
+
+
+@proven_loss.register
+def _(_guarantee: PureDP, p: Floats, q: Floats) -> Floats:
+    return _log_odds(p, q)
+
+
+@proven_loss.register
+def _(guarantee: ApproxDP, p: Floats, q: Floats) -> Floats:
+    return _log_odds(p - float(guarantee.delta), q)
+
+
+@proven_loss.register
+def _(_guarantee: GaussianDP, p: Floats, q: Floats) -> Floats:
     from scipy.special import ndtri
 
-    p, q = np.asarray(p, dtype=float), np.asarray(q, dtype=float)
-    if isinstance(guarantee, GaussianDP):
-        return np.maximum(0.0, np.where(p > 0, ndtri(np.maximum(p, 1e-300)), -np.inf) - ndtri(np.minimum(q, 1.0)))
-    if isinstance(guarantee, ZeroConcentratedDP):
-        return _bernoulli_rho(p, q)
-    delta = float(guarantee.delta) if isinstance(guarantee, ApproxDP) else 0.0
+    inner = np.where(p > 0, ndtri(np.maximum(p, 1e-300)), -np.inf)
+    return np.asarray(np.maximum(0.0, inner - ndtri(np.minimum(q, 1.0))))
+
+
+@proven_loss.register
+def _(_guarantee: ZeroConcentratedDP, p: Floats, q: Floats) -> Floats:
+    return _bernoulli_rho(p, q)
+
+
+def _log_odds(p: Floats, q: Floats) -> Floats:
     with np.errstate(divide="ignore"):
-        return np.maximum(0.0, np.log(np.maximum(p - delta, 1e-300)) - np.log(q))
+        return np.asarray(np.maximum(0.0, np.log(np.maximum(p, 1e-300)) - np.log(q)))
 
 
 def _bernoulli_rho(p: Floats, q: Floats) -> Floats:
@@ -305,10 +327,27 @@ def _bernoulli_rho(p: Floats, q: Floats) -> Floats:
     return best
 
 
-def _limit(guarantee: Guarantee) -> float:
-    if isinstance(guarantee, PureDP | ApproxDP):
-        return float(guarantee.epsilon)
-    if isinstance(guarantee, GaussianDP):
-        return math.sqrt(float(guarantee.mu_squared))
-    assert isinstance(guarantee, ZeroConcentratedDP)
-    return float(guarantee.rho)
+@singledispatch
+def allowed_loss(guarantee: Guarantee) -> float:
+    """What `proven_loss` is compared with: epsilon, rho or mu."""
+    raise _unattacked(guarantee)
+
+
+@allowed_loss.register(PureDP)
+@allowed_loss.register(ApproxDP)
+@allowed_loss.register(ZeroConcentratedDP)
+def _(guarantee: Guarantee) -> float:
+    return float(guarantee.parts[0])
+
+
+@allowed_loss.register
+def _(guarantee: GaussianDP) -> float:
+    return math.sqrt(float(guarantee.mu_squared))
+
+
+def _unattacked(guarantee: Guarantee) -> Unregistered:
+    return Unregistered(
+        f"No attack is known on the guarantee {type(guarantee).__name__}: register what an event proves with "
+        "`noisewise.audit.attack.proven_loss` and what is allowed with `noisewise.audit.attack.allowed_loss`.",
+        piece="attack",
+    )

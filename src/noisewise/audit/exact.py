@@ -18,17 +18,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from functools import singledispatch
 
 import numpy as np
 
 from noisewise.audit.cases import EPSILONS, plans
 from noisewise.audit.neighbours import neighbouring_pairs, weighted, worst_move
 from noisewise.audit.order import exponential_log_ratio, extreme_pairs, order_noise, smooth_delta, smooth_log_ratio
+from noisewise.errors import Unregistered
 from noisewise.laws import (
     DiscreteGaussian,
     DiscreteLaplace,
@@ -90,38 +90,44 @@ def exact_loss(plan: Plan, *, steps: Sequence[int] | None = None) -> Loss:
 # ---- additive laws ----
 
 
-@singledispatch
 def _additive_loss(law: Law, steps: tuple[int, ...], guarantee: Guarantee, subject: str) -> Loss:
-    """A law without a closed form: the divergence of its log-probabilities, added up over all outputs."""
+    """By the closed form of this law under this kind of guarantee, or by its log-probabilities over all outputs."""
+    closed = CLOSED_FORMS.get((law.family, guarantee.kind))
+    if closed is not None:
+        return closed(law, steps, guarantee, subject)
     used = divergence.loss(guarantee, additive_law(law), steps)
     return Loss(subject, "share of the guarantee, from the pmf", used, 1.0, _at_most(used, 1.0, divergence.TOLERANCE))
 
 
-@_additive_loss.register
-def _(law: DiscreteLaplace, steps: tuple[int, ...], guarantee: Guarantee, subject: str) -> Loss:
-    assert isinstance(guarantee, PureDP)
+def _laplace_loss(law: DiscreteLaplace, steps: tuple[int, ...], guarantee: PureDP, subject: str) -> Loss:
     ratio, probed = weighted(law, steps, 1), log_ratio(law, steps)
     return _loss(subject, "max log ratio", ratio, guarantee.epsilon, probed)
 
 
-@_additive_loss.register
-def _(law: DiscreteGaussian, steps: tuple[int, ...], guarantee: Guarantee, subject: str) -> Loss:
-    assert isinstance(guarantee, ZeroConcentratedDP)
+def _renyi_loss(law: DiscreteGaussian, steps: tuple[int, ...], guarantee: ZeroConcentratedDP, subject: str) -> Loss:
     rho, summed = weighted(law, steps, 2) / 2, renyi_rate(law, steps)
     return _loss(subject, "Renyi divergence / order", rho, guarantee.rho, summed)
 
 
-@_additive_loss.register
-def _(law: RoundedGaussian, steps: tuple[int, ...], guarantee: Guarantee, subject: str) -> Loss:
+def _curve_loss(law: RoundedGaussian, steps: tuple[int, ...], guarantee: GaussianDP, subject: str) -> Loss:
     mu_squared = weighted(law, steps, 2)
-    if isinstance(guarantee, GaussianDP):
-        excess, by_events = _curve_excess(law, steps, mu_squared, guarantee.mu_squared)
-        holds = mu_squared <= guarantee.mu_squared and by_events <= FLOAT_TOLERANCE
-        return Loss(subject, "excess over the mu curve", excess if holds else max(excess, by_events), 0.0, holds)
-    assert isinstance(guarantee, ApproxDP)
-    delta = Fraction(_curve(guarantee.epsilon, mu_squared))
+    excess, by_events = _curve_excess(law, steps, mu_squared, guarantee.mu_squared)
+    holds = mu_squared <= guarantee.mu_squared and by_events <= FLOAT_TOLERANCE
+    return Loss(subject, "excess over the mu curve", excess if holds else max(excess, by_events), 0.0, holds)
+
+
+def _delta_loss(law: RoundedGaussian, steps: tuple[int, ...], guarantee: ApproxDP, subject: str) -> Loss:
+    delta = Fraction(_curve(guarantee.epsilon, weighted(law, steps, 2)))
     by_events = hockey_stick(law, steps, float(guarantee.epsilon))
     return _loss(subject, "delta at epsilon", delta, guarantee.delta, by_events, rounding=1e-15)
+
+
+CLOSED_FORMS: dict[tuple[str, str], Callable[..., Loss]] = {
+    (DiscreteLaplace.family, PureDP.kind): _laplace_loss,
+    (DiscreteGaussian.family, ZeroConcentratedDP.kind): _renyi_loss,
+    (RoundedGaussian.family, GaussianDP.kind): _curve_loss,
+    (RoundedGaussian.family, ApproxDP.kind): _delta_loss,
+}
 
 
 def log_ratio(law: DiscreteLaplace, steps: Sequence[int]) -> float:
@@ -187,17 +193,16 @@ def _curve(epsilon: Fraction, mu_squared: Fraction) -> Decimal:
 
 
 def _finite_loss(plan: Plan) -> Loss:
-    guarantee = plan.guarantee
-    assert isinstance(guarantee, PureDP)
+    epsilon = _epsilon(plan)
     if plan.law.form is Form.CELL:
         law = cell_law(plan.law)
         ratio = max(largest_ratio(law.rows(), all_pairs(law.cells)), _counts_ratio(law, plan.part_schema.largest_n))
     else:
         rows = action_law(plan.law).rows
         ratio = largest_ratio(rows, adjacent(len(rows)))
-    holds = isinstance(ratio, Fraction) and at_most_exp(ratio, guarantee.epsilon)
+    holds = isinstance(ratio, Fraction) and at_most_exp(ratio, epsilon)
     value = _log(ratio) if isinstance(ratio, Fraction) else math.inf
-    return Loss(_named(plan), "max log ratio", value, float(guarantee.epsilon), holds)
+    return Loss(_named(plan), "max log ratio", value, float(epsilon), holds)
 
 
 def _counts_ratio(law: RandomizedResponse, n: int) -> Fraction | float:
@@ -232,7 +237,6 @@ def _order_loss(plan: Plan) -> Loss:
     values = (low, near, near + 1, low + (high - low) // 2, high)
     pairs = list(neighbouring_pairs(values, n))
     if plan.law.form is Form.POINT:
-        assert isinstance(guarantee, PureDP)
         worst = max(exponential_log_ratio(plan, first, second) for first, second in pairs)
         return _pure(plan, worst)
     law = smooth_law(plan.law)
@@ -240,19 +244,29 @@ def _order_loss(plan: Plan) -> Loss:
     laws = [(noise[first], noise[second]) for first, second in pairs] + extreme_pairs(law, high - low)
     if smooth_shape(law) is SmoothShape.CAUCHY:
         return _pure(plan, max(smooth_log_ratio(law, first, second) for first, second in laws))
-    assert isinstance(guarantee, ApproxDP)
-    delta = max(smooth_delta(law, first, second, float(guarantee.epsilon)) for first, second in laws)
-    limit = float(guarantee.delta)
+    epsilon, limit = map(float, guarantee.parts)  # smooth Laplace noise gives ApproxDP alone
+    delta = max(smooth_delta(law, first, second, epsilon) for first, second in laws)
     return Loss(_named(plan), "delta at epsilon", delta, limit, _at_most(delta, limit))
 
 
 def _pure(plan: Plan, value: float) -> Loss:
-    assert isinstance(plan.guarantee, PureDP)
-    limit = float(plan.guarantee.epsilon)
+    limit = float(_epsilon(plan))
     return Loss(_named(plan), "max log ratio", value, limit, _at_most(value, limit))
 
 
 # ---- small pieces ----
+
+
+def _epsilon(plan: Plan) -> Fraction:
+    """The epsilon of a plan whose mechanism gives pure guarantees alone."""
+    epsilon = plan.guarantee.pure_epsilon
+    if epsilon is None:
+        raise Unregistered(
+            f"The loss of {plan.mechanism} is known as a ratio of probabilities, which {plan.guarantee!r} does not "
+            "bound: give it `pure_epsilon`.",
+            piece="pure_epsilon",
+        )
+    return epsilon
 
 
 def _loss(

@@ -31,11 +31,11 @@ from noisewise.laws import (
     smooth_law,
 )
 from noisewise.planning import Plan
+from noisewise.types import Floats
 
 FALSE_ALARM = 1e-6
 CELLS = 24
 FEWEST, MOST = 5000, 10**6
-Floats = NDArray[np.float64]
 Cdf = Callable[[Any], Floats]
 
 

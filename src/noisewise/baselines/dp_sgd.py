@@ -20,17 +20,14 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisewise.baselines.subsampled_gaussian import noise_multiplier_for
 from noisewise.errors import InvalidArgument
 from noisewise.exact import integer
 from noisewise.graphical.problem import Fit, Problem
+from noisewise.types import Floats, Ints
 
 __all__ = ["dp_sgd"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 def dp_sgd(

@@ -24,10 +24,10 @@ from scipy.special import gammaln
 
 from noisewise.errors import InvalidArgument
 from noisewise.exact import integer
+from noisewise.types import Floats
 
 __all__ = ["noise_multiplier_for", "spent_epsilon"]
 
-Floats = NDArray[np.float64]
 WHOLE_ORDERS = (*range(1, 65), *(round(64 * 2 ** (j / 8)) for j in range(1, 49)))  # up to 4096
 BETWEEN = 16  # orders on each chord
 LARGEST_MULTIPLIER = 1e6

@@ -10,7 +10,6 @@ from noisewise.cli.spec import Spec
 from noisewise.errors import InvalidSpec
 from noisewise.planning import plan
 from noisewise.point.optimal import optimal_estimator
-from noisewise.privacy.guarantee import PureDP
 from noisewise.release import write_whole
 from noisewise.statistics import Count
 
@@ -32,14 +31,14 @@ def estimate_spec(
         check_release_options(spec, data, ledger, out)
     read = Spec.read(spec)
     given = read.plan()
-    if not isinstance(given.statistic, Count) or not isinstance(given.guarantee, PureDP):
+    if not isinstance(given.statistic, Count) or given.guarantee.pure_epsilon is None:
         raise InvalidSpec(
             f'An estimate needs [release] with statistic = "count(...)" and guarantee = {{ epsilon = "1" }}, not '
             f"{given.statistic} at {given.guarantee}. Nothing was spent.",
             where="release",
         )
     found = optimal_estimator(
-        read.population(), loss, given.guarantee, statistic=given.statistic, schema=given.part_schema
+        read.population(), loss, guarantee=given.guarantee, statistic=given.statistic, schema=given.part_schema
     )
     if is_release and found.exact is None:
         raise InvalidSpec(

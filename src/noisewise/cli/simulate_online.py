@@ -138,9 +138,9 @@ def _queries(given: Any, guarantee: Guarantee) -> str | Query | list[Any]:
             isinstance(one, int | float) and not isinstance(one, bool) for one in numbers
         )
         if is_clip and is_listed and len(numbers) == 2:
-            return Query.clip(numbers[0], numbers[1], guarantee)
+            return Query.clip(numbers[0], numbers[1], guarantee=guarantee)
         if kind == "cells" and is_listed and numbers:
-            return Query.cells(numbers, guarantee)
+            return Query.cells(numbers, guarantee=guarantee)
     raise InvalidSpec(
         f'{given!r:.60} is no question; give a family such as "clip", or {{ clip = [low, high] }}, or '
         "{ cells = [edge, ...] }.",
@@ -152,7 +152,7 @@ def _survey(described: Described, queries: Any, seed: int) -> Any:
     from noisewise.online.survey import Survey
 
     return Survey(
-        described.population, described.guarantee, queries=queries, score=described.score,
+        described.population, guarantee=described.guarantee, queries=queries, score=described.score,
         n_particles=described.n_particles, seed=seed,
     )  # fmt: skip
 

@@ -178,7 +178,7 @@ def _between_blocks(density: Array, moved: Array, weights: Array) -> tuple[Array
     return estimate(blocks), np.asarray(error)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _densities(
     y: Any, s: Any, c: Any, in_scale: Any, probability: Any, in_density: Any, is_laplace: bool, blocks: int
 ) -> Any:

@@ -33,8 +33,8 @@ from noisewise.exact import integer
 from noisewise.inference.progress import Progress
 from noisewise.models.protocol import model_of
 from noisewise.planning import Plan
+from noisewise.types import Floats
 
-Floats = NDArray[np.float64]
 Plans = Plan | Sequence[Plan] | Sequence[Sequence[Plan]]
 ALARM = 1e-6
 # The bands of plots and tables are for the eye; the verdict uses its own false-alarm rate.

@@ -12,11 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from noisewise.errors import InvalidArgument
+from noisewise.types import Floats
 
-Floats = NDArray[np.float64]
 # Rows of the kernel matrix held at once: 16 MB at ten thousand draws.
 ROWS = 200
 

@@ -13,15 +13,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisewise.errors import NoisewiseError
 from noisewise.evaluate.simulate import simulate_releases
 from noisewise.inference.progress import Progress, shown
 from noisewise.planning import Plan
 from noisewise.release import Release
+from noisewise.types import Floats
 
-Floats = NDArray[np.float64]
 Infer = Callable[[list[Release], Any, int], Mapping[str, Any]]
 # Draws made for each one ranked, at first: a few where draws are independent or nearly (they cost next to nothing, and
 # a longer run is judged more surely), more where chains creep.

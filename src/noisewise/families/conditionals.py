@@ -22,7 +22,7 @@ SMALLEST_DISTANCE = 1e-200  # in units of b; at 0 the law is the limit sigma^2 =
 SMALLEST_VARIANCE = 1e-60  # in units of b^2, so that no gain is 0/0
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def mixing_variance(rng: np.random.Generator, distance: float, b: float) -> float:
     """sigma^2 given Laplace noise at this distance, by the roots of Michael, Schucany & Haas (1976).
 
@@ -36,7 +36,7 @@ def mixing_variance(rng: np.random.Generator, distance: float, b: float) -> floa
     return max(drawn, SMALLEST_VARIANCE * b * b)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def truncated_normal(rng: np.random.Generator, mean: float, sd: float, low: float, high: float) -> float:
     """N(mean, sd^2) on (low, high); the nearest end where the normal is a point outside."""
     nearest = min(max(mean, low), high)
@@ -53,7 +53,7 @@ def truncated_normal(rng: np.random.Generator, mean: float, sd: float, low: floa
     return drawn
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _around_zero(rng: np.random.Generator, a: float, b: float) -> float:
     """On (a, b) that holds 0: plain normals, or uniforms where the interval is narrow."""
     is_narrow = b - a < 2.5
@@ -69,7 +69,7 @@ def _around_zero(rng: np.random.Generator, a: float, b: float) -> float:
     return 0.0
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _in_the_upper_tail(rng: np.random.Generator, a: float, b: float) -> float:
     """On (a, b), a > 0: exponential proposals (Robert 1995), or uniforms where the interval is narrow."""
     rate = 0.5 * (a + math.sqrt(a * a + 4.0))

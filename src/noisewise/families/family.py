@@ -26,7 +26,7 @@ from noisewise.likelihood.normal_sum import Noise
 from noisewise.populations.cleaned import attach
 from noisewise.populations.distribution import BernoulliLaw, CategoricalLaw, GammaLaw, NormalLaw, PoissonLaw
 from noisewise.populations.parameters import Array, scipy_name
-from noisewise.populations.population import Population
+from noisewise.populations.population import AnyPopulation, Population
 from noisewise.release import Release
 from noisewise.schema import Levels
 from noisewise.statistics import Count, Mean, Sum, TruncatedSum
@@ -94,7 +94,7 @@ class Family:
     observations: tuple[Observation, ...]
 
 
-def conjugate_family(releases: object, population: Any, *, n: object = None) -> Family:
+def conjugate_family(releases: object, population: AnyPopulation, *, n: object = None) -> Family:
     """The family that a population and releases form; refused where the prior or a statistic is not of one."""
     together = joined(checked_releases(releases), n)
     if len(together.groups) < len(together.releases):
@@ -114,7 +114,7 @@ def conjugate_family(releases: object, population: Any, *, n: object = None) -> 
     return Family(first.kind, first.parameters, first.prior, tuple(o for one in found for o in one.observations))
 
 
-def _one(release: Release, population: Any, n: int) -> Family:
+def _one(release: Release, population: AnyPopulation, n: int) -> Family:
     """The family behind one release."""
     if release.law.form is not Form.NUMBER or additive_law(release.law).mixture() is None:
         raise Unsupported(f"method='gibbs' needs Laplace, geometric or Gaussian noise; {ELSE}")
@@ -152,7 +152,7 @@ def _kind(law: Population) -> str:
 
 
 def _proportion(
-    release: Release, population: Any, law: Population, column: str, n: int
+    release: Release, population: AnyPopulation, law: Population, column: str, n: int
 ) -> tuple[tuple[float, ...], Observation]:
     shapes = beta_shapes(law.parameters.priors["p"])
     if shapes is None:
@@ -170,7 +170,7 @@ def _proportion(
     return shapes, told
 
 
-def _table(release: Release, population: Any, n: int) -> tuple[tuple[float, ...], Observation]:
+def _table(release: Release, population: AnyPopulation, n: int) -> tuple[tuple[float, ...], Observation]:
     prior = dirichlet_prior(population, release)
     if prior is None:
         raise _wrong_statistic(CATEGORICAL, release)

@@ -22,17 +22,17 @@ from numpy.typing import NDArray
 from noisewise.compilation import njit
 from noisewise.families.conditionals import mixing_variance
 from noisewise.families.region_moments import joint_moments, normal_regions
+from noisewise.types import Floats
 
 __all__ = ["log_fit", "normal_chain", "normal_inverse_gamma", "pair_moments", "updated"]
 
-Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 MOST_TRIES = 1000
 FARTHEST = 1e70  # standardised ends beyond it would overflow in their fourth power
 LEAST_VARIANCE, LARGEST_VARIANCE, LEAST = 1e-200, 1e200, 1e-300
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def pair_moments(
     mean: float, variance: float, window: Floats, is_clamped: Booleans, is_independent: bool,
     m_r: Floats, m_s: Floats, v_r: Floats, v_s: Floats, c: Floats,
@@ -66,7 +66,7 @@ def pair_moments(
                     v_r[i, j] += b[i, k] * rr[k, h] * b[j, h]
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def log_fit(theta: Floats, sizes: Floats, observed: Floats, d: Floats, windows: Floats, is_clamped: Booleans) -> Floats:
     """log N(y; m_r, V_r + D) at each row (mean, variance), up to a constant: where chains may start."""
     m_r, m_s, k = np.empty(2), np.empty(2), np.empty((2, 2))
@@ -81,7 +81,7 @@ def log_fit(theta: Floats, sizes: Floats, observed: Floats, d: Floats, windows: 
     return fit
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def normal_chain(
     rng: np.random.Generator, prior: Floats, sizes: Floats, observed: Floats, scale: Floats, is_laplace: Booleans,
     d: Floats, windows: Floats, is_clamped: Booleans, is_independent: bool, forgets: bool, start: Floats, sweeps: int,
@@ -118,7 +118,7 @@ def normal_chain(
     return drawn, projections
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def normal_inverse_gamma(
     rng: np.random.Generator, prior: Floats, n: float, total: Floats, mean: float, variance: float
 ) -> tuple[float, float]:
@@ -131,7 +131,7 @@ def normal_inverse_gamma(
     return centre + math.sqrt(drawn / weight) * rng.standard_normal(), drawn
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def updated(prior: Floats, n: float, average: float, squares: float) -> tuple[float, float, float, float]:
     """The prior's (mu, lmbda, a, b) after n records with this average and sum of squares about it."""
     mu, weight, a, b = prior[0], prior[1], prior[2], prior[3]
@@ -140,7 +140,7 @@ def updated(prior: Floats, n: float, average: float, squares: float) -> tuple[fl
     return (weight * mu + n * average) / grown, grown, a + 0.5 * n, b + 0.5 * (squares + between)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _draw_sufficient(
     rng: np.random.Generator, n: float, y: Floats, d: Floats, m_r: Floats, m_s: Floats, v_r: Floats, v_s: Floats,
     c: Floats, s: Floats,
@@ -158,7 +158,7 @@ def _draw_sufficient(
     return projected
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _draw_published(
     rng: np.random.Generator, n: float, y: Floats, d: Floats, m_r: Floats, v_r: Floats, forgets: bool, r: Floats
 ) -> int:
@@ -177,7 +177,7 @@ def _draw_published(
     return projected
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _draw_possible(rng: np.random.Generator, centre: Floats, covariance: Floats, n: float, out: Floats) -> int:
     """N(centre, covariance) given out_2 > out_1^2/n, which sums of numbers and of their squares satisfy."""
     first = math.sqrt(max(covariance[0, 0], 0.0))
@@ -193,7 +193,7 @@ def _draw_possible(rng: np.random.Generator, centre: Floats, covariance: Floats,
     return 1
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _inverse_of_sum(n: float, v: Floats, d: Floats, out: Floats) -> float:
     """(n v + diag d)^-1, and the determinant of what was inverted."""
     a, b, c = n * v[0, 0] + d[0], n * v[0, 1], n * v[1, 1] + d[1]
@@ -204,7 +204,7 @@ def _inverse_of_sum(n: float, v: Floats, d: Floats, out: Floats) -> float:
     return determinant
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _product(n: float, a: Floats, b: Floats, out: Floats) -> None:
     """n a b."""
     for i in range(2):

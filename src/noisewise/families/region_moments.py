@@ -14,15 +14,12 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-from numpy.typing import NDArray
-
 from noisewise.compilation import njit
 from noisewise.likelihood.quadrature import gauss_legendre
+from noisewise.types import Floats
 
 __all__ = ["exponential_regions", "joint_moments", "normal_regions", "poisson_regions"]
 
-Floats = NDArray[np.float64]
 ROOT_2 = math.sqrt(2.0)
 ROOT_2PI = math.sqrt(2.0 * math.pi)
 NODES, WEIGHTS = gauss_legendre(16)
@@ -30,7 +27,7 @@ NARROW = 1.0  # a standardised window below this width is integrated by 16 nodes
 SHORT = 2.0  # likewise for a window of the exponential, in units of its mean
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def exponential_regions(rate: float, low: float, high: float, out: Floats) -> None:
     """E[x^k; region], k = 0..2, of an exponential record into out (3, 3)."""
     v, w = max(low, 0.0), max(high, 0.0)
@@ -42,7 +39,7 @@ def exponential_regions(rate: float, low: float, high: float, out: Floats) -> No
     out[2, 2] = tail * (w * w + 2.0 * mean * (w + mean))
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _exponential_between(rate: float, v: float, w: float, out: Floats) -> None:
     """e^{-v rate} int_0^{w-v} (v + u)^k rate e^{-rate u} du: short windows by nodes, long ones by incomplete gammas."""
     x, mean = rate * (w - v), 1.0 / rate
@@ -66,7 +63,7 @@ def _exponential_between(rate: float, v: float, w: float, out: Floats) -> None:
     out[2] = start * (v * (v * zeroth + 2.0 * first) + second)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def poisson_regions(rate: float, low: float, high: float, out: Floats) -> None:
     """E[x^k; region], k = 0..2, of a Poisson record into out (3, 3), by factorial moments."""
     first, last = max(math.ceil(low), 0.0), math.floor(high)
@@ -92,7 +89,7 @@ def poisson_regions(rate: float, low: float, high: float, out: Floats) -> None:
         out[region, 2] += out[region, 1]
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _poisson_tail(rate: float, at: float, is_lower: bool) -> tuple[float, float, float]:
     """P(X <= at - 2), P(X <= at - 1), P(X <= at); or P(X >= at), P(X >= at - 1), P(X >= at - 2): outermost first."""
     start = at - 2.0 if is_lower else at
@@ -103,14 +100,14 @@ def _poisson_tail(rate: float, at: float, is_lower: bool) -> tuple[float, float,
     return tail, one, two
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _poisson_mass(rate: float, k: float) -> float:
     if k < 0.0:
         return 0.0
     return math.exp(k * math.log(rate) - rate - math.lgamma(k + 1.0))
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _poisson_cdf(rate: float, k: float) -> float:
     """P(X <= k)."""
     if k < 0.0:
@@ -119,7 +116,7 @@ def _poisson_cdf(rate: float, k: float) -> float:
     return p
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _poisson_survival(rate: float, k: float) -> float:
     """P(X >= k)."""
     if k <= 0.0:
@@ -128,7 +125,7 @@ def _poisson_survival(rate: float, k: float) -> float:
     return p
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _gamma_series(shape: float, x: float) -> float:
     """The regularised lower incomplete gamma function for x <= shape + 1: a series of positive terms."""
     term = 1.0 / shape
@@ -141,7 +138,7 @@ def _gamma_series(shape: float, x: float) -> float:
     return total * math.exp(shape * math.log(x) - x - math.lgamma(shape))
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _gamma_tail(shape: float, x: float) -> float:
     """The regularised upper incomplete gamma function for x > shape + 1, by Lentz's continued fraction."""
     b = x + 1.0 - shape
@@ -159,7 +156,7 @@ def _gamma_tail(shape: float, x: float) -> float:
     return h * math.exp(shape * math.log(x) - x - math.lgamma(shape))
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def normal_regions(low: float, high: float, out: Floats) -> None:
     """E[z^k; region], k = 0..4, of a standard normal z into out (3, 5)."""
     _normal_between(-math.inf, low, out[0])
@@ -167,7 +164,7 @@ def normal_regions(low: float, high: float, out: Floats) -> None:
     _normal_between(high, math.inf, out[2])
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _normal_between(v: float, w: float, out: Floats) -> None:
     """By nodes where the window is narrow, else by the recurrence from the nearer tail."""
     if w - v < NARROW:
@@ -193,7 +190,7 @@ def _normal_between(v: float, w: float, out: Floats) -> None:
         out[k] = (k - 1) * out[k - 2] + at_v - at_w
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def joint_moments(
     regions: Floats, ends: Floats, is_independent: bool, mean: Floats, rr: Floats, sr: Floats, ss: Floats
 ) -> None:
@@ -215,7 +212,7 @@ def joint_moments(
                 _joint_entry(regions, ends, k, j, mean, rr, sr, ss)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _joint_entry(
     regions: Floats, ends: Floats, k: int, j: int, mean: Floats, rr: Floats, sr: Floats, ss: Floats
 ) -> None:
@@ -236,7 +233,7 @@ def _joint_entry(
     ss[k, j] = whole - whole_k * whole_j
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _independent_entry(regions: Floats, ends: Floats, k: int, j: int, rr: Floats, sr: Floats, ss: Floats) -> None:
     """The random-sum variance q V + q(1 - q) m m' of each region's part, added up."""
     inside = regions[1, k + j] - regions[1, k] * regions[1, j]

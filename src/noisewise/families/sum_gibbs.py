@@ -20,15 +20,15 @@ from numpy.typing import NDArray
 from noisewise.compilation import njit
 from noisewise.families.conditionals import mixing_variance, truncated_normal
 from noisewise.families.region_moments import exponential_regions, joint_moments, poisson_regions
+from noisewise.types import Floats
 
 __all__ = ["log_fit", "rate_chain", "sum_moments"]
 
-Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 LEAST_RATE, LARGEST_RATE = 1e-100, 1e100
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def sum_moments(
     is_poisson: bool, n: float, rate: float, window: Floats, is_clamped: Booleans, is_independent: bool, out: Floats
 ) -> None:
@@ -51,7 +51,7 @@ def sum_moments(
     out[4] = n * sr[1, 1]
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def log_fit(
     is_poisson: bool, rates: Floats, sizes: Floats, observed: Floats, d: Floats, windows: Floats, is_clamped: Booleans
 ) -> Floats:
@@ -65,7 +65,7 @@ def log_fit(
     return fit
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def rate_chain(
     rng: np.random.Generator, is_poisson: bool, a: float, b: float, sizes: Floats, observed: Floats, scale: Floats,
     is_laplace: Booleans, d: Floats, windows: Floats, is_clamped: Booleans, ranges: Floats, is_independent: bool,

@@ -19,16 +19,16 @@ from numpy.typing import NDArray
 
 from noisewise.compilation import njit
 from noisewise.families.conditionals import mixing_variance, truncated_normal
+from noisewise.types import Floats
 
 __all__ = ["draw_table", "move_between", "proportion_chain", "proportions", "table_chain"]
 
-Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 MOST_TRIES = 50
 LEAST = 1e-300
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def proportion_chain(
     rng: np.random.Generator, a: float, b: float, sizes: Floats, observed: Floats, scale: Floats, is_laplace: Booleans,
     d: Floats, start: float, sweeps: int,
@@ -53,7 +53,7 @@ def proportion_chain(
     return drawn
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def table_chain(
     rng: np.random.Generator, alpha: Floats, sizes: Floats, observed: Floats, scale: Floats, is_laplace: Booleans,
     d: Floats, start: Floats, sweeps: int,
@@ -82,7 +82,7 @@ def table_chain(
     return drawn
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def draw_table(rng: np.random.Generator, centre: Floats, spread: Floats, n: float, s: Floats, proposal: Floats) -> None:
     """Cells N(centre, spread) given that they sum to n and none is below 0, in place of the table s."""
     whole = 0.0
@@ -105,7 +105,7 @@ def draw_table(rng: np.random.Generator, centre: Floats, spread: Floats, n: floa
         move_between(rng, centre, spread, s, k, (k + 1 + int(rng.random() * (s.size - 1))) % s.size)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def move_between(rng: np.random.Generator, centre: Floats, spread: Floats, s: Floats, i: int, j: int) -> None:
     """Redraw s_i given s_i + s_j and the other cells."""
     both = s[i] + s[j]
@@ -118,7 +118,7 @@ def move_between(rng: np.random.Generator, centre: Floats, spread: Floats, s: Fl
     s[j] = both - s[i]
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def proportions(rng: np.random.Generator, alpha: Floats, s: Floats, p: Floats) -> None:
     """Dirichlet(alpha + the summed tables) into p; gamma numbers by their logarithms, so that none is 0/0."""
     largest = -math.inf

@@ -17,7 +17,6 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from noisewise.errors import InvalidArgument
@@ -30,15 +29,22 @@ from noisewise.graphical.problem import Problem
 from noisewise.inference.frames import frame_columns
 from noisewise.inference.intervals import checked_level, equal_tailed
 from noisewise.inference.posterior import Posterior
+from noisewise.types import Floats, Ints
 
 if TYPE_CHECKING:
     from noisewise.graphical.model import GraphicalModel
 
-__all__ = ["HeldOut", "Probabilities", "conditional", "estimate", "log_likelihood", "marginal", "parameter_rows",
-           "read_records"]  # fmt: skip
+__all__ = [
+    "HeldOut",
+    "Probabilities",
+    "conditional",
+    "estimate",
+    "log_likelihood",
+    "marginal",
+    "parameter_rows",
+    "read_records",
+]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 LARGEST_ANSWER = 100_000  # cells
 MOST_LINES = 40
 MOST_PREDICTIVE = 1000  # draws
@@ -64,8 +70,9 @@ class Probabilities:
     def __getitem__(self, label: str) -> float:
         """The probability of one cell by its label, such as 'sex=f, smoker=yes'."""
         if label not in self.labels:
-            raise InvalidArgument(f"There is no cell {label!r:.80}; there are {', '.join(self.labels[:6])}, ...",
-                                  argument="label")  # fmt: skip
+            raise InvalidArgument(
+                f"There is no cell {label!r:.80}; there are {', '.join(self.labels[:6])}, ...", argument="label"
+            )
         return float(self.mean[self.labels.index(label)])
 
     def interval(self, label: str) -> tuple[float, float]:
@@ -94,8 +101,10 @@ class Probabilities:
             ends = [] if self.low is None or self.high is None else [self.low[k], self.high[k]]
             rows.append([self.labels[k], *(f"{number:.4f}" for number in (self.mean[k], *ends))])
         widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-        lines = ["  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
-                 for row in rows]  # fmt: skip
+        lines = [
+            "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
+            for row in rows
+        ]
         if len(self) > MOST_LINES:
             lines.append(f"... and {len(self) - MOST_LINES} more cells.")
         return "\n".join([self.title, *lines, *([self.note] if self.note else [])])
@@ -146,8 +155,9 @@ def marginal(
     names, share = read_columns(columns, model.columns), checked_level(level)
     cells = math.prod(len(model.levels[v]) for v in model.region(names))
     if cells > LARGEST_ANSWER:
-        raise InvalidArgument(f"The table of {', '.join(names)} has {cells} cells; ask for at most {LARGEST_ANSWER}.",
-                              argument="columns")  # fmt: skip
+        raise InvalidArgument(
+            f"The table of {', '.join(names)} has {cells} cells; ask for at most {LARGEST_ANSWER}.", argument="columns"
+        )
     known = {model.columns.index(name): _given_level(model, name, value) for name, value in given.items()}
     table = Table.of(model, model.region(names), known)
     values = table.rows(rows)
@@ -198,8 +208,9 @@ def estimate(model: GraphicalModel, posterior: Posterior) -> Floats:
 def parameter_rows(model: GraphicalModel, posterior: object) -> Floats:
     """The potentials (K, p) at all draws of a posterior of this model."""
     if not isinstance(posterior, Posterior) or not model.is_same(posterior.population):
-        raise InvalidArgument("posterior is not of this model; give what infer(releases, model) returned.",
-                              argument="posterior")  # fmt: skip
+        raise InvalidArgument(
+            "posterior is not of this model; give what infer(releases, model) returned.", argument="posterior"
+        )
     return posterior.draws[POTENTIALS].reshape(-1, model.parameters)
 
 
@@ -207,20 +218,23 @@ def read_records(model: GraphicalModel, records: Any) -> Ints:
     """Records (rows, columns) as numbers of levels, from columns by name (mapping, data frame or Arrow table)."""
     known = records if isinstance(records, Mapping) else frame_columns(records)
     if known is None:
-        raise InvalidArgument("records must be columns by name: a mapping of lists, a data frame or an Arrow table.",
-                              argument="records")  # fmt: skip
+        raise InvalidArgument(
+            "records must be columns by name: a mapping of lists, a data frame or an Arrow table.", argument="records"
+        )
     read = []
     for name, levels in zip(model.columns, model.levels, strict=True):
         if name not in known:
-            raise InvalidArgument(f"records has no column {name!r:.60}; every column of the model is needed.",
-                                  argument="records")  # fmt: skip
+            raise InvalidArgument(
+                f"records has no column {name!r:.60}; every column of the model is needed.", argument="records"
+            )
         index = {str(level): k for k, level in enumerate(levels.levels)}
         values = np.asarray(records[name], dtype=object).ravel()
         try:
             read.append(np.array([index[str(value)] for value in values], dtype=np.int64))
         except KeyError:
-            raise InvalidArgument(f"The column {name!r:.60} of records holds a value that is none of its levels.",
-                                  argument="records") from None  # fmt: skip
+            raise InvalidArgument(
+                f"The column {name!r:.60} of records holds a value that is none of its levels.", argument="records"
+            ) from None
     if len({len(column) for column in read}) > 1 or not len(read[0]):
         raise InvalidArgument("The columns of records are empty, or of different lengths.", argument="records")
     return np.stack(read, axis=1)

@@ -16,16 +16,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Minimum", "least"]
+from noisewise.types import Floats
 
-Floats = NDArray[np.float64]
+__all__ = ["LowestPoint", "least"]
+
 MEMORY = 12
 HALVINGS = 40
 ROUNDING = 1e-14  # of the value: differences below this are not seen
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Minimum:
+class LowestPoint:
     x: Floats
     value: float
     steps: int
@@ -39,14 +40,14 @@ def least(
     reach: float,
     tolerance: float,
     limit: int = 2000,
-) -> Minimum:
+) -> LowestPoint:
     """The minimum over |x_i| <= reach of a function that gives value, slope and about the diagonal of its curvature."""
     x = np.clip(start, -reach, reach)
     value, slope, curvature = function(x)
     pairs: deque[tuple[Floats, Floats]] = deque(maxlen=MEMORY)
     for step in range(limit):
         if np.max(np.abs(x - np.clip(x - slope, -reach, reach)), initial=0.0) <= tolerance:
-            return Minimum(x, value, step, True)
+            return LowestPoint(x, value, step, True)
         is_free = ~((x <= -reach) & (slope > 0) | (x >= reach) & (slope < 0))
         direction = -_newton(np.where(is_free, slope, 0.0), is_free, pairs, curvature)
         if not direction @ slope < 0:
@@ -60,12 +61,12 @@ def least(
                 break
             length /= 2
         else:
-            return Minimum(x, value, step, False)
+            return LowestPoint(x, value, step, False)
         moved, change = there - x, turned - slope
         if moved @ change > 1e-10 * np.linalg.norm(moved) * np.linalg.norm(change):
             pairs.append((moved, change))
         x, value, slope, curvature = there, found, turned, bent
-    return Minimum(x, value, limit, False)
+    return LowestPoint(x, value, limit, False)
 
 
 def _newton(

@@ -12,21 +12,20 @@ The mixed law draws its omega anew given y and the means: noise e by Gaussian co
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
 from noisewise.compilation import njit
 from noisewise.graphical.problem import Holder
 from noisewise.likelihood.compiled import log_density_and_pull
 from noisewise.likelihood.normal_laplace import draw_mixing
+from noisewise.types import Floats
 
 __all__ = ["CellLaw", "IndependentCells", "MixedTables", "NormalTables", "inverse_of", "log_volume", "root_of",
            "total_factor"]  # fmt: skip
 
-Floats = NDArray[np.float64]
 SMALLEST = 1e-6  # sampling variance and mixing variances, in units of the noise: zero is not divided by
 ROUNDING = 1e-10  # of the largest sampling variance: noise below it cannot be told from rounding in S
 
@@ -107,8 +106,10 @@ class IndependentCells:
         """Nothing is latent."""
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _score_cells(observed: Any, means: Any, spread: Any, scale: Any, log_density: Any, slope: Any) -> None:
+@njit(cache=True)
+def _score_cells(
+    observed: Floats, means: Floats, spread: Floats, scale: Floats, log_density: Floats, slope: Floats
+) -> None:
     for k in range(len(means)):
         total = 0.0
         for i in range(len(observed)):

@@ -18,8 +18,9 @@ Clique = tuple[str, ...]
 def read_names(names: object, argument: str) -> Clique:
     is_list = isinstance(names, Sequence) and not isinstance(names, str)
     if not is_list or not names or not all(isinstance(name, str) and name for name in names):  # type: ignore[attr-defined]
-        raise InvalidArgument(f"{argument} must list columns by name, as in ['age', 'sex'], not {names!r:.60}.",
-                              argument=argument)  # fmt: skip
+        raise InvalidArgument(
+            f"{argument} must list columns by name, as in ['age', 'sex'], not {names!r:.60}.", argument=argument
+        )
     read: Clique = tuple(names)  # type: ignore[arg-type]
     if len(set(read)) != len(read):
         raise InvalidArgument(f"{argument} names a column twice: {list(read)!r:.100}.", argument=argument)
@@ -34,8 +35,9 @@ def read_columns(columns: object, known: Clique) -> Clique:
     if not is_list or not names or len(set(names)) != len(names):
         raise InvalidArgument("columns must be a column, or a list of different ones, by name.", argument="columns")
     if unknown := [name for name in names if name not in known]:
-        raise InvalidArgument(f"The model has no column {unknown[0]!r:.60}; it has {', '.join(known):.200}.",
-                              argument="columns")  # fmt: skip
+        raise InvalidArgument(
+            f"The model has no column {unknown[0]!r:.60}; it has {', '.join(known):.200}.", argument="columns"
+        )
     return tuple(names)
 
 
@@ -43,8 +45,9 @@ def read_cliques(cliques: object, argument: str = "cliques") -> tuple[Clique, ..
     """Cliques as lists of columns: those of a model, or those of a group that is tied."""
     if isinstance(cliques, str) or not isinstance(cliques, Sequence) or not cliques:
         what = "cliques must be" if argument == "cliques" else f"A group in {argument} must be"
-        raise InvalidArgument(f"{what} a list of lists of columns, as in [['age', 'sex'], ['sex', 'income']].",
-                              argument=argument)  # fmt: skip
+        raise InvalidArgument(
+            f"{what} a list of lists of columns, as in [['age', 'sex'], ['sex', 'income']].", argument=argument
+        )
     read = tuple(read_names(clique, argument) for clique in cliques)
     if len(set(map(frozenset, read))) != len(read):
         raise InvalidArgument(f"A clique is given twice in {argument}.", argument=argument)
@@ -90,18 +93,23 @@ def read_ties(tied: object, cliques: Sequence[Clique], levels: Mapping[str, Leve
                 alike.setdefault(alphabet(clique), []).append(index)
         groups = [group for group in alike.values() if len(group) > 1]
         if not groups:
-            raise InvalidArgument("tied=True ties cliques of two columns with the same levels; there are no two.",
-                                  argument="tied")  # fmt: skip
+            raise InvalidArgument(
+                "tied=True ties cliques of two columns with the same levels; there are no two.", argument="tied"
+            )
         return tuple(map(tuple, groups))
     if isinstance(tied, str) or not isinstance(tied, Sequence):
-        raise InvalidArgument("tied must be True, or list groups of cliques that share their potentials.",
-                              argument="tied")  # fmt: skip
+        raise InvalidArgument(
+            "tied must be True, or list groups of cliques that share their potentials.", argument="tied"
+        )
     found = []
     for group in tied:
         named = read_cliques(group, "tied")
         if unknown := [clique for clique in named if clique not in cliques]:
-            raise InvalidArgument(f"tied names {list(unknown[0])!r:.80}, which is no clique of this model (the order "
-                                  "of its columns counts).", argument="tied")  # fmt: skip
+            raise InvalidArgument(
+                f"tied names {list(unknown[0])!r:.80}, which is no clique of this model (the order "
+                "of its columns counts).",
+                argument="tied",
+            )
         if len({alphabet(clique) for clique in named}) > 1:
             raise InvalidArgument(f"The cliques tied with {list(named[0])!r:.80} have other levels.", argument="tied")
         if len(named) > 1:

@@ -39,7 +39,6 @@ from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse, special
 
 from noisewise.errors import InvalidArgument
@@ -49,10 +48,10 @@ from noisewise.graphical.gauge import gauge_free
 from noisewise.graphical.matching import match
 from noisewise.graphical.methods import positive_option
 from noisewise.graphical.problem import LAPLACE, Fit, Holder, Problem
+from noisewise.types import Floats
 
 __all__ = ["Completion", "complete", "discrepancy", "dual", "fit", "mean_distance", "path", "profile", "reach"]
 
-Floats = NDArray[np.float64]
 STEPS, MOST_STEPS = 1000, 10**8
 PATIENCE = 20  # steps without a smaller discrepancy, besides half of those taken until then
 PASSES = 200  # of non-linear belief propagation, in one E-step

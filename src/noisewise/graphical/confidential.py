@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisewise.errors import Unsupported
 from noisewise.graphical.model import POTENTIALS
@@ -22,13 +21,13 @@ from noisewise.models.confidential import TURNS, behind_noise
 from noisewise.populations.parameters import Theta
 from noisewise.release import Release
 from noisewise.statistics import Marginals
+from noisewise.types import Floats
 
 if TYPE_CHECKING:
     from noisewise.graphical.model import GraphicalModel
 
 __all__ = ["TableLaw", "TableLaws"]
 
-Floats = NDArray[np.float64]
 MOST_WORK = 3e11  # operations: about a minute
 
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from noisewise.errors import InvalidArgument, Unsupported
@@ -22,13 +21,12 @@ from noisewise.graphical.propagation import cell_map
 from noisewise.graphical.structure import Region, Regions
 from noisewise.schema import Levels, Schema
 from noisewise.statistics import Histogram, Marginals, Statistic
+from noisewise.types import Ints
 
 if TYPE_CHECKING:
     from noisewise.graphical.model import GraphicalModel
 
 __all__ = ["CountedTable", "counted_tables", "home_of", "sums_of", "with_regions"]
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

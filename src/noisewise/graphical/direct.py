@@ -27,10 +27,10 @@ from noisewise.likelihood import normal_laplace
 from noisewise.likelihood.stated_n import contradictions
 from noisewise.release import Release
 from noisewise.statistics import Histogram, Marginals
+from noisewise.types import Floats
 
 __all__ = ["direct", "half_width"]
 
-Floats = NDArray[np.float64]
 HALVINGS = 40
 GRID = 500
 

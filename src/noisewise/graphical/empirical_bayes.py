@@ -22,17 +22,16 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg, optimize
 
 from noisewise.errors import Unsupported
 from noisewise.graphical.cell_laws import NormalTables, log_volume, total_factor
 from noisewise.graphical.problem import Problem
 from noisewise.graphical.score import score
+from noisewise.types import Floats
 
 __all__ = ["Look", "MapFit", "fit", "look"]
 
-Floats = NDArray[np.float64]
 STEPS, WHOLE = 40, 10  # further steps go half the way, as whole ones may be going in circles
 TOLERANCE = 1e-3  # of a log potential and of log tau, between steps
 GRADIENT = 1e-4  # within a step, in posterior standard deviations

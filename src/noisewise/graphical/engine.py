@@ -14,16 +14,15 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisewise.errors import InvalidArgument
 from noisewise.graphical.propagation import Route, propagate, propagate_rows, route_of, turn, turn_rows
 from noisewise.graphical.structure import JunctionTree, Region, Regions, junction_tree, onto
+from noisewise.types import Floats as Floats
+from noisewise.types import Ints as Ints
 
 __all__ = ["Engine", "JunctionEngine", "Product", "one_a_cell"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Product = Callable[[Floats], Floats]
 BLOCK = 16  # directions that are carried through the tree together
 

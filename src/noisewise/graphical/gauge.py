@@ -22,15 +22,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisewise.graphical.problem import Problem
 from noisewise.graphical.structure import Region, Regions
+from noisewise.types import Floats, Ints
 
 __all__ = ["GaugeFree", "gauge_free", "without_gauge"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 # Eigenvalues of E' P E below this share of the largest are zeros met with rounding; true ones are far above.
 ZERO = 1e-9
 # Up to so many parameters a product with the projection's matrix is faster than its means.

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisewise.errors import NoisewiseError
 from noisewise.graphical.gauge import gauge_free
@@ -24,13 +23,13 @@ from noisewise.inference.diagnostics import judged
 from noisewise.inference.methods import Found
 from noisewise.inference.settings import Settings
 from noisewise.inference.verdict import Chains, PointEstimate, Verdict
+from noisewise.types import Floats
 
 if TYPE_CHECKING:
     from noisewise.graphical.model import GraphicalModel
 
 __all__ = ["learn"]
 
-Floats = NDArray[np.float64]
 MOST_NUMBERS = 50_000_000  # of all draws together
 MOST_JUDGED = 400  # probabilities whose chains are judged one by one
 

@@ -21,10 +21,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
@@ -33,11 +32,10 @@ from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.graphical.engine import Engine, JunctionEngine, Product, one_a_cell
 from noisewise.graphical.propagation import cell_map, ends
 from noisewise.graphical.structure import Regions, junction_tree
+from noisewise.types import Floats, Ints
 
 __all__ = ["LARGEST_TREE", "Beliefs", "LoopyEngine", "engine_for"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 LARGEST_TREE = 2_000_000  # cells of a junction tree
 UNDAMPED = 50  # passes
 
@@ -190,14 +188,14 @@ _REFUSED = (
 )
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _log_sum(values: Any) -> float:
+@njit(cache=True)
+def _log_sum(values: Floats) -> float:
     top = values.max()
     return float(top + math.log(np.exp(values - top).sum()))
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _known(factors: Any, messages: Any, known: Any) -> None:
+@njit(cache=True)
+def _known(factors: Factors, messages: Floats, known: Floats) -> None:
     """Of each variable the sum of all messages to it."""
     _, _, variables, variable_starts, message_starts, _, _ = factors
     known[:] = 0.0
@@ -207,8 +205,8 @@ def _known(factors: Any, messages: Any, known: Any) -> None:
             known[offset + x] += messages[begin + x]
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _region_table(r: int, potentials: Any, factors: Any, messages: Any, known: Any) -> Any:
+@njit(cache=True)
+def _region_table(r: int, potentials: Floats, factors: Factors, messages: Floats, known: Floats) -> Floats:
     """theta_r + the sum of n_vr: the region's log belief, not normalised."""
     region_starts, links, variables, variable_starts, message_starts, state_starts, states = factors
     table = potentials[region_starts[r] : region_starts[r + 1]].copy()
@@ -220,8 +218,10 @@ def _region_table(r: int, potentials: Any, factors: Any, messages: Any, known: A
     return table
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _tell(r: int, potentials: Any, factors: Any, messages: Any, known: Any, damping: float) -> tuple[float, float]:
+@njit(cache=True)
+def _tell(
+    r: int, potentials: Floats, factors: Factors, messages: Floats, known: Floats, damping: float
+) -> tuple[float, float]:
     """Region r's new messages, in place; their largest change and size."""
     _, links, variables, variable_starts, message_starts, state_starts, states = factors
     change, size = 0.0, 0.0
@@ -246,9 +246,9 @@ def _tell(r: int, potentials: Any, factors: Any, messages: Any, known: Any, damp
     return change, size
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _settle(
-    potentials: Any, factors: Any, messages: Any, tolerance: float, passes: int, damping: float
+    potentials: Floats, factors: Factors, messages: Floats, tolerance: float, passes: int, damping: float
 ) -> tuple[int, float]:
     """Messages in place; passes made, and the largest change in the last, next to one plus the largest message."""
     regions = len(factors[1]) - 1
@@ -268,8 +268,8 @@ def _settle(
     return passes, share
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _bethe(potentials: Any, factors: Any, messages: Any, mu: Any) -> float:
+@njit(cache=True)
+def _bethe(potentials: Floats, factors: Factors, messages: Floats, mu: Floats) -> float:
     """A; writes mu."""
     region_starts, links, variables, variable_starts, _, _, _ = factors
     known = np.empty(variable_starts[-1])

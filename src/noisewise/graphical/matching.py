@@ -12,14 +12,13 @@ probability are never taken.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisewise.graphical.box_descent import least
 from noisewise.graphical.problem import Problem
+from noisewise.types import Floats
 
 __all__ = ["match"]
 
-Floats = NDArray[np.float64]
 STEPS = 5000
 TOLERANCE = 1e-9  # of a statistic: a probability
 

@@ -27,6 +27,7 @@ from noisewise.graphical.structure import Region, Regions
 from noisewise.models.base import ModelBase
 from noisewise.populations.parameters import POSITIVE, UNIT, Support, Theta
 from noisewise.schema import Levels, Schema
+from noisewise.types import Floats, Ints
 
 if TYPE_CHECKING:
     from noisewise.graphical.answers import HeldOut, Probabilities
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
 
 __all__ = ["POTENTIALS", "TAU", "GraphicalModel", "probability_name"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 POTENTIALS, TAU = "potentials", "tau"
 MOST_PARAMETERS = 1_000_000
 

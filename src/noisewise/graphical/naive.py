@@ -37,11 +37,10 @@ from noisewise.graphical.matching import match
 from noisewise.graphical.methods import positive_option
 from noisewise.graphical.problem import Fit, Holder, Problem
 from noisewise.graphical.structure import Regions, onto
+from noisewise.types import Floats, Ints
 
 __all__ = ["Statistics", "fit", "onto_simplex", "ridge_rule", "statistics"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 RARE = 0.05  # of the average share: the variance that the ridge's rule supposes
 SETTLED = 1e-6  # the largest slope left, in probability, of a fit that is said to have settled
 

@@ -17,15 +17,14 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisewise.errors import Unsupported
 from noisewise.schema import Schema
 from noisewise.statistics import Marginals
+from noisewise.types import Floats
 
 __all__ = ["empty_share", "null_share"]
 
-Floats = NDArray[np.float64]
 MOST = 0.999
 
 

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from noisewise.errors import InvalidArgument, Unsupported
@@ -33,13 +32,13 @@ from noisewise.joining import joined, listed_releases
 from noisewise.laws import additive_law, normal_mixture
 from noisewise.release import Release
 from noisewise.statistics import Marginals
+from noisewise.types import Floats
 
 if TYPE_CHECKING:
     from noisewise.graphical.model import GraphicalModel
 
 __all__ = ["WEAK", "Observed", "observe"]
 
-Floats = NDArray[np.float64]
 WEAK = 5000.0  # below this strength intervals of the model may cover less than they claim
 SMALLEST, TINY = 1e-4, 1e-11
 

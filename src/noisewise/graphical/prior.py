@@ -12,11 +12,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
+
+from noisewise.types import Floats
 
 __all__ = ["SD", "draw", "draw_width", "log_width", "precision", "score"]
 
-Floats = NDArray[np.float64]
 DEGREES = 4.0  # nu
 SHAPE, RATE = 2.0, 0.5  # a, b
 SD = math.sqrt(DEGREES / (DEGREES - 2))  # of a potential, in units of tau

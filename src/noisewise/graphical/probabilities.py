@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from noisewise.errors import Unsupported
@@ -22,6 +21,7 @@ from noisewise.graphical.engine import Engine
 from noisewise.graphical.loopy import engine_for
 from noisewise.graphical.model import probability_name
 from noisewise.graphical.structure import Region, Regions, onto
+from noisewise.types import Floats, Ints
 
 if TYPE_CHECKING:
     from noisewise.graphical.model import GraphicalModel
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["Table", "clique_tables", "column_rows", "column_tables", "evenly", "log_partitions",
            "pieces", "table_rows"]  # fmt: skip
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 PIECE = 4_000_000  # numbers at once
 NOTHING = -1e4  # a potential: exp(-1e4) is zero
 

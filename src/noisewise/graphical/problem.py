@@ -12,15 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from noisewise.graphical.engine import Engine
+from noisewise.types import Floats, Ints
 
 __all__ = ["GAUSSIAN", "LAPLACE", "Fit", "Holder", "Problem"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 LAPLACE, GAUSSIAN = "laplace", "gaussian"
 
 

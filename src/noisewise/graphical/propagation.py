@@ -14,15 +14,12 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisewise.compilation import njit
 from noisewise.graphical.structure import JunctionTree, Regions
+from noisewise.types import Floats, Ints
 
 __all__ = ["Route", "cell_map", "ends", "propagate", "propagate_rows", "route_of", "turn", "turn_rows"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 class Route(NamedTuple):
@@ -80,8 +77,8 @@ def ends(sizes: list[int]) -> Ints:
     return np.concatenate([[0], np.cumsum(np.array(sizes, dtype=np.int64))]).astype(np.int64)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def log_sums(values: Any, groups: Any, shares: Any, out: Any) -> None:
+@njit(cache=True)
+def log_sums(values: Floats, groups: Ints, shares: Floats, out: Floats) -> None:
     """out[g] = log of the sum of exp(values) over group g; shares: each value's part of its group's sum."""
     size = len(out)
     total = np.zeros(size)
@@ -98,8 +95,8 @@ def log_sums(values: Any, groups: Any, shares: Any, out: Any) -> None:
         shares[t] *= total[groups[t]]
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def propagate(potentials: Any, route: Any, given: Any, beliefs: Any, marginals: Any) -> float:
+@njit(cache=True)
+def propagate(potentials: Floats, route: Route, given: Floats, beliefs: Floats, marginals: Floats) -> float:
     """A(potentials); writes given = P(x_k | x_s) and beliefs = P(x_k) of each clique's cells, and regions' mu."""
     starts, parents, sep_starts, up, above_starts, above, region_starts, region_cells, homes = route
     beliefs[:] = 0.0
@@ -125,8 +122,8 @@ def propagate(potentials: Any, route: Any, given: Any, beliefs: Any, marginals: 
     return float(total)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def turn(directions: Any, route: Any, given: Any, beliefs: Any, products: Any) -> None:
+@njit(cache=True)
+def turn(directions: Floats, route: Route, given: Floats, beliefs: Floats, products: Floats) -> None:
     """products = Sigma directions = d mu(potentials + e direction)/de at e = 0, a column each, after `propagate`.
 
     up:    dm_k(s) = sum over x_k of P(x_k | s) d_k(x_k),    d_k = direction's + all dm from below
@@ -166,15 +163,15 @@ def turn(directions: Any, route: Any, given: Any, beliefs: Any, products: Any) -
             add(products, region_cells[begin + t], change, offset + t, 1.0)
 
 
-@njit(cache=True, inline="always")  # type: ignore[untyped-decorator]
+@njit(cache=True, inline="always")
 def add(target: Any, i: int, source: Any, j: int, weight: float) -> None:
     """target[i] += weight source[j], row to row."""
     for c in range(target.shape[1]):
         target[i, c] += weight * source[j, c]
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _sum_above(k: int, route: Any, values: Any, out: Any, at_root: float) -> None:
+@njit(cache=True)
+def _sum_above(k: int, route: Route, values: Floats, out: Floats, at_root: float) -> None:
     """The sums of the parent's values over all cells that share a cell of clique k's separator."""
     starts, parents, above_starts, above = route[0], route[1], route[4], route[5]
     if parents[k] < 0:
@@ -186,8 +183,8 @@ def _sum_above(k: int, route: Any, values: Any, out: Any, at_root: float) -> Non
         out[above[above_starts[k] + t]] += values[offset + t]
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _onto_regions(route: Any, values: Any, out: Any) -> None:
+@njit(cache=True)
+def _onto_regions(route: Route, values: Floats, out: Floats) -> None:
     """The cliques' values, summed to the regions they are home to."""
     starts, region_starts, region_cells, homes = route[0], route[6], route[7], route[8]
     out[:] = 0.0
@@ -197,16 +194,18 @@ def _onto_regions(route: Any, values: Any, out: Any) -> None:
             out[region_cells[begin + t]] += values[offset + t]
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def propagate_rows(potentials: Any, route: Any, given: Any, beliefs: Any, marginals: Any, totals: Any) -> None:
+@njit(cache=True)
+def propagate_rows(
+    potentials: Floats, route: Route, given: Floats, beliefs: Floats, marginals: Floats, totals: Floats
+) -> None:
     """`propagate` for each row of potentials; given and beliefs have a row each, or one row for all to overwrite."""
     for j in range(len(potentials)):
         k = j % len(given)
         totals[j] = propagate(potentials[j], route, given[k], beliefs[k], marginals[j])
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def turn_rows(directions: Any, route: Any, given: Any, beliefs: Any, products: Any) -> None:
+@njit(cache=True)
+def turn_rows(directions: Floats, route: Route, given: Floats, beliefs: Floats, products: Floats) -> None:
     """`turn` for each row of what `propagate_rows` wrote, with its own row of directions."""
     for j in range(len(directions)):
         turn(directions[j].reshape(-1, 1), route, given[j], beliefs[j], products[j].reshape(-1, 1))

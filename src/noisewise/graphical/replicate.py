@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from noisewise.errors import InvalidArgument, Unsupported
@@ -30,14 +29,13 @@ from noisewise.planning import Plan
 from noisewise.populations.parameters import Theta
 from noisewise.schema import Schema
 from noisewise.statistics import Marginals
+from noisewise.types import Floats, Integers
 
 if TYPE_CHECKING:
     from noisewise.graphical.model import GraphicalModel
 
 __all__ = ["sample_prior", "sample_records", "simulate_values", "theta_at"]
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 MOST_NUMBERS = 10**9  # drawn from the prior at once
 
 

@@ -32,10 +32,10 @@ from noisewise.graphical.score import log_likelihood, means, score
 from noisewise.inference.hamiltonian import DELAY, DIVERGED, FORGETTING, QUARTER_TURN, SHRINKAGE
 from noisewise.inference.progress import Progress
 from noisewise.likelihood import normal_laplace
+from noisewise.types import Floats
 
 __all__ = ["FULL", "INDEPENDENT", "Draws", "laws_of", "sample"]
 
-Floats = NDArray[np.float64]
 FULL, INDEPENDENT = "full covariance", "independent cells"
 DOMINANT = 10.0
 NEGLIGIBLE = 1e-6

@@ -11,14 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisewise.graphical.cell_laws import CellLaw
 from noisewise.graphical.problem import Problem
+from noisewise.types import Floats
 
 __all__ = ["log_likelihood", "means", "score"]
-
-Floats = NDArray[np.float64]
 
 
 def means(problem: Problem, theta: Floats) -> list[Floats]:

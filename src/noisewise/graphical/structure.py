@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from noisewise.types import Ints
+
 __all__ = ["JunctionTree", "Region", "Regions", "junction_tree", "onto"]
 
 Region = tuple[int, ...]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

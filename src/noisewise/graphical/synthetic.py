@@ -19,13 +19,13 @@ from noisewise.graphical.engine import JunctionEngine
 from noisewise.graphical.loopy import engine_for
 from noisewise.inference.posterior import Posterior
 from noisewise.schema import Levels
+from noisewise.types import Ints
 
 if TYPE_CHECKING:
     from noisewise.graphical.model import GraphicalModel
 
 __all__ = ["record_engine", "synthetic"]
 
-Ints = NDArray[np.int64]
 MOST_DRAWS = 500  # that records are shared out among
 STREAM = 5
 

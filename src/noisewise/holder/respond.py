@@ -35,7 +35,7 @@ def respond(query: Query, x: float, *, cap: Guarantee | None = None) -> Answer:
 
     Two calls are two answers and cost twice: only a `Respondent` keeps account over queries and retries.
 
-        >>> respond(Query.clip(0, 100, PureDP("1/2")), 37.5, cap=PureDP(1))   # doctest: +SKIP
+        >>> respond(Query.clip(0, 100, guarantee=PureDP("1/2")), 37.5, cap=PureDP(1))   # doctest: +SKIP
     """
     check_query(query)
     check_cap(cap, "respond(query, x, cap=PureDP(1))", "this answer")

@@ -229,7 +229,7 @@ def _left(cap: Guarantee, spent: Guarantee | None) -> Guarantee | None:
 def _guarantee(text: str) -> Guarantee:
     try:
         return guarantee_from_dict(json.loads(text))
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError):
         pass
     raise sqlite3.DatabaseError("a price that is none")
 

@@ -24,6 +24,7 @@ from noisewise.laws import AdditiveLaw, Form, additive_law, cell_law
 from noisewise.populations.cleaned import attach, cell_probabilities
 from noisewise.populations.nodes import kinks_of, record_nodes
 from noisewise.populations.parameters import Theta
+from noisewise.populations.population import AnyPopulation
 from noisewise.release import Release
 from noisewise.statistics import Records
 from noisewise.statistics.enclosure import feature_range
@@ -86,7 +87,9 @@ def chi_square_tail(counts: Floats, p: Floats) -> tuple[float, Floats]:
     return tail, np.asarray(r / own)
 
 
-def _binned(release: Release, population: Any, theta: Theta, unknowns: int) -> tuple[Floats, Floats, list[str]]:
+def _binned(
+    release: Release, population: AnyPopulation, theta: Theta, unknowns: int
+) -> tuple[Floats, Floats, list[str]]:
     """Probabilities (K, k) and counts (k,) of cells that are equally probable under the fitted law of an answer."""
     statistic, law, schema = release.statistic, additive_law(release.law), release.schema
     assert isinstance(statistic, Records)

@@ -19,7 +19,6 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -72,7 +71,7 @@ def degrees(model: AnyPopulation, releases: tuple[Release, ...], theta: Theta) -
     return Degrees(told, shapes, unknowns, advice)
 
 
-def _told(releases: Sequence[Release], population: Any, theta: Theta) -> int:
+def _told(releases: Sequence[Release], population: AnyPopulation, theta: Theta) -> int:
     """Of releases of the same records (or as if they were)."""
     distinct = {str(release.statistic): release for release in releases}
     sums = [release for release in distinct.values() if not _is_single(release.statistic)]
@@ -99,7 +98,7 @@ def told_by_one(release: Release) -> int:
     return 1
 
 
-def _rank(releases: Sequence[Release], population: Any, theta: Theta) -> int:
+def _rank(releases: Sequence[Release], population: AnyPopulation, theta: Theta) -> int:
     """The rank of the correlation matrix of all features of one record."""
     row = tuple(feature for release in releases for feature in row_of(release))
     try:
@@ -137,7 +136,7 @@ def log_linear_terms(cliques: Sequence[Sequence[str]], levels: Mapping[str, int]
     return sum(math.prod(levels[name] - 1 for name in some) for some in sets)
 
 
-def _advice(releases: Sequence[Release], population: Any, theta: Theta, more: int) -> str:
+def _advice(releases: Sequence[Release], population: AnyPopulation, theta: Theta, more: int) -> str:
     """What to release beside this, in the words of the statistics."""
     from noisewise.schema import Bounded
 
@@ -175,7 +174,7 @@ def more_answers(release: Release, more: int) -> str:
     return f"Ask with {cells} than now ({release.statistic!s:.60} has {len(release.value)}), or for noisy numbers."
 
 
-def _middle(population: Any, release: Release, name: str, theta: Theta) -> float:
+def _middle(population: AnyPopulation, release: Release, name: str, theta: Theta) -> float:
     """The fitted population's median of a column, inside the bounds: where a count tells most."""
     entry = release.schema.bounded(name)
     law = population.marginal(name)

@@ -16,11 +16,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from noisewise.inference.verdict import Chains, Verdict
-
-Floats = NDArray[np.float64]
+from noisewise.types import Floats
 
 
 def rhat(draws: ArrayLike) -> float:

@@ -40,7 +40,7 @@ from noisewise.inference.verdict import TOLERANCE, TOO_ROUGH, Chains, Independen
 
 __all__ = ["Exact", "exact", "independent"]
 
-Moments = Mapping[str, tuple[Floats, Floats]]
+KnownMoments = Mapping[str, tuple[Floats, Floats]]
 HUMP_SHARE, HUMP_POINTS = 0.01, 400
 TRUSTED = 1e-6  # error of evidence and moments, to be told
 # Below this share of accepted proposals, or above this R-hat, the grid has missed the posterior's shape; R-hat of few
@@ -93,7 +93,7 @@ class Exact:
 
     positions: Floats
     log_evidence: float | None
-    moments: Moments | None  # mean and sd of each parameter, where known better than by draws
+    moments: KnownMoments | None  # mean and sd of each parameter, where known better than by draws
     is_independent: bool
     how: str
     non_finite: tuple[int, ...]
@@ -199,7 +199,7 @@ def humps(line: Line) -> int:
     return int(np.sum(shares >= HUMP_SHARE))
 
 
-def _line_moments(target: ExactTarget, line: Line) -> Moments:
+def _line_moments(target: ExactTarget, line: Line) -> KnownMoments:
     ((name, value),) = target.parameters(np.zeros((1, 1))).items()
     if value.ndim == 2:  # two probabilities, of which the line knows the first
         return {name: (np.array([line.mean, 1 - line.mean]), np.array([line.sd, line.sd]))}
@@ -300,7 +300,7 @@ class _Near:
     """
 
     log_evidence: float
-    moments: Moments
+    moments: KnownMoments
 
     @classmethod
     def of(cls, near: Density, drawn: PlaneDraws, grids: tuple[Grid, ...], target: ExactTarget) -> _Near | None:

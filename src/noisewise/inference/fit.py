@@ -35,7 +35,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -48,6 +47,7 @@ from noisewise.likelihood.joint import joint_likelihood
 from noisewise.likelihood.stated_n import Partial, all_are_counted, contradictions, noisy_totals, partial_counts
 from noisewise.populations.cleaned import row_moments
 from noisewise.populations.parameters import Theta
+from noisewise.populations.population import AnyPopulation
 from noisewise.release import Release
 from noisewise.schema import Bounded, Schema
 from noisewise.statistics.feature import as_feature
@@ -85,7 +85,7 @@ def some_rows(draws: Mapping[str, Floats], names: tuple[str, ...], count: int = 
 # ---- bounds ----
 
 
-def bounds_sentences(releases: tuple[Release, ...], population: Any, theta: Theta) -> Sentences:
+def bounds_sentences(releases: tuple[Release, ...], population: AnyPopulation, theta: Theta) -> Sentences:
     """The share of records that the fitted population puts beyond the bounds of each column, from 1 % on."""
     try:
         counted = degrees(population, releases, theta)
@@ -147,7 +147,7 @@ def _resting(release: Release) -> str:
 
 
 def _own_and_cleaned(
-    population: Any, schema: Schema, column: str, theta: Theta, size: int = COARSE_QUANTILES
+    population: AnyPopulation, schema: Schema, column: str, theta: Theta, size: int = COARSE_QUANTILES
 ) -> tuple[Floats, Floats]:
     """The mean of a column at each row of theta, by quantiles: the population's own, and that of cleaned records."""
     own = population.theta_of(column, theta)
@@ -183,7 +183,7 @@ def _released_mean(releases: tuple[Release, ...], column: str) -> float | None:
     return None
 
 
-def level_sentences(releases: tuple[Release, ...], population: Any) -> tuple[str, ...]:
+def level_sentences(releases: tuple[Release, ...], population: AnyPopulation) -> tuple[str, ...]:
     """Whose share a Bernoulli's p is, for every column with two levels."""
     found: dict[str, None] = {}
     for release in releases:
@@ -203,7 +203,7 @@ def level_sentences(releases: tuple[Release, ...], population: Any) -> tuple[str
 # ---- released sums ----
 
 
-def sum_sentences(releases: tuple[Release, ...], population: Any, theta: Theta, n: object) -> Sentences:
+def sum_sentences(releases: tuple[Release, ...], population: AnyPopulation, theta: Theta, n: object) -> Sentences:
     """Every released sum that is far from what the fitted population says it should be."""
     if sum(len(release.value) for release in releases) > MOST_SUMS:
         return Sentences()
@@ -231,7 +231,7 @@ def sum_sentences(releases: tuple[Release, ...], population: Any, theta: Theta, 
 
 
 def n_sentences(
-    releases: tuple[Release, ...], population: Any, theta: Theta, n: object, sd: Mapping[str, Floats]
+    releases: tuple[Release, ...], population: AnyPopulation, theta: Theta, n: object, sd: Mapping[str, Floats]
 ) -> Sentences:
     """What bears out a stated n or speaks against it; where nothing does, how the answer moves with it."""
     if n is None:
@@ -269,7 +269,7 @@ def _released(partial: Partial) -> str:
 
 
 def _moved(
-    releases: tuple[Release, ...], population: Any, theta: Theta, sizes: list[int], sd: Mapping[str, Floats]
+    releases: tuple[Release, ...], population: AnyPopulation, theta: Theta, sizes: list[int], sd: Mapping[str, Floats]
 ) -> str:
     try:
         moved = moved_by_n(releases, population, theta, sizes)
@@ -292,7 +292,9 @@ def _moved(
     return f": with {100 * MORE:.0f} % more records it would be {', '.join(told)}."
 
 
-def moved_by_n(releases: tuple[Release, ...], population: Any, theta: Theta, sizes: list[int]) -> dict[str, Floats]:
+def moved_by_n(
+    releases: tuple[Release, ...], population: AnyPopulation, theta: Theta, sizes: list[int]
+) -> dict[str, Floats]:
     """E[theta] if there were 10 % more records, all private n moved together; NaN where that is too far to say."""
     product = joint_likelihood(releases, population, likelihood="clt", n=sizes)
     change = np.zeros(len(next(iter(theta.values()))))

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from noisewise.compilation import is_ours, njit
 from noisewise.inference.progress import Progress
+from noisewise.types import Floats
 
-Floats = NDArray[np.float64]
 # Dual averaging as in Hoffman & Gelman (2014), section 3.2.
 SHRINKAGE, DELAY, FORGETTING = 0.05, 10.0, 0.75
 QUARTER_TURN = math.pi / 2
@@ -98,7 +98,7 @@ def walk(data: Any, chain: Chain, normals: Floats, uniforms: Floats, records: Fl
             _tune(tuning, acceptance)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _turned(factor: Floats, gradient: Floats, slope: Floats) -> None:
     """slope = F' gradient."""
     size = len(gradient)
@@ -108,7 +108,7 @@ def _turned(factor: Floats, gradient: Floats, slope: Floats) -> None:
             slope[j] += factor[i, j] * gradient[i]
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _tune(tuning: Floats, acceptance: float) -> None:
     """One step of dual averaging towards the ideal acceptance."""
     tuning[3] += 1.0

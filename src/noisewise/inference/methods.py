@@ -12,15 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from noisewise.errors import InvalidArgument
 from noisewise.inference.verdict import Verdict
+from noisewise.types import Floats
 
 __all__ = ["AUTO", "Found", "Method", "Methods", "Option"]
 
-Floats = NDArray[np.float64]
 
 AUTO = "auto"
 

@@ -194,14 +194,26 @@ def _exact_factor(problem: PopulationProblem, settings: Settings) -> Found:
         return "" if not likelihood.groups else OWN_LAW if likelihood.is_exact else CENTRAL_LIMIT_LAW
 
     found = exact(
-        settings.rng, problem.target, chains=settings.chains, draws=settings.draws, warmup=settings.warmup,
-        progress=settings.report, tolerance=max(TOLERANCE, likelihood.roughness), is_quick=likelihood.is_quick,
-        quick=problem.quick, law=law,
-    )  # fmt: skip
+        settings.rng,
+        problem.target,
+        chains=settings.chains,
+        draws=settings.draws,
+        warmup=settings.warmup,
+        progress=settings.report,
+        tolerance=max(TOLERANCE, likelihood.roughness),
+        is_quick=likelihood.is_quick,
+        quick=problem.quick,
+        law=law,
+    )
     return Found(
-        problem.by_parameter(found.positions), settings.method, found.how, problem.law, found.verdict,
-        log_evidence=found.log_evidence, moments=found.moments,
-    )  # fmt: skip
+        problem.by_parameter(found.positions),
+        settings.method,
+        found.how,
+        problem.law,
+        found.verdict,
+        log_evidence=found.log_evidence,
+        moments=found.moments,
+    )
 
 
 def _conjugate(problem: PopulationProblem, mixture: BetaPosterior | DirichletPosterior, settings: Settings) -> Found:
@@ -251,9 +263,14 @@ def walked(make_kernel: MakeKernel, how: str, problem: PopulationProblem, settin
     from noisewise.inference.run import run
 
     trace = run(
-        settings.rng, make_kernel, problem.target, chains=settings.chains, warmup=settings.warmup,
-        draws=settings.draws, progress=settings.report,
-    )  # fmt: skip
+        settings.rng,
+        make_kernel,
+        problem.target,
+        chains=settings.chains,
+        warmup=settings.warmup,
+        draws=settings.draws,
+        progress=settings.report,
+    )
     size = problem.theta.size
     judged = verdict(
         trace.positions[:, :, :size],

@@ -11,8 +11,9 @@ and the density gains log |d theta / d u|. A walk on log theta without it target
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy import special
@@ -25,10 +26,15 @@ class Transform:
     """The map between positions (K, size) on the real line and parameters, with its log-Jacobian."""
 
     supports: Mapping[str, Support]
+    _ends: tuple[int, ...] = field(init=False, repr=False, compare=False)  # where each parameter's coordinates end
+
+    def __post_init__(self) -> None:
+        ends = itertools.accumulate(support.unknowns for support in self.supports.values())
+        object.__setattr__(self, "_ends", tuple(ends))
 
     @property
     def size(self) -> int:
-        return sum(support.unknowns for support in self.supports.values())
+        return self._ends[-1] if self._ends else 0
 
     @property
     def is_straight(self) -> bool:
@@ -38,8 +44,7 @@ class Transform:
     def parameters(self, position: Array) -> dict[str, Array]:
         """theta at each row of a position."""
         theta, start = {}, 0
-        for name, support in self.supports.items():
-            stop = start + support.unknowns
+        for (name, support), stop in zip(self.supports.items(), self._ends, strict=True):
             theta[name] = _forward(position[:, start:stop], support)
             start = stop
         return theta
@@ -60,8 +65,7 @@ class Transform:
         """log |d theta / d position| at each row."""
         total: Array = np.zeros(len(position))
         start = 0
-        for support in self.supports.values():
-            stop = start + support.unknowns
+        for support, stop in zip(self.supports.values(), self._ends, strict=True):
             total = total + _log_jacobian(position[:, start:stop], support)
             start = stop
         return total

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from noisewise.errors import InvalidArgument
+from noisewise.types import Floats as Floats
 
-Floats = NDArray[np.float64]
 LARGEST_NUMBER = 1e200
 
 

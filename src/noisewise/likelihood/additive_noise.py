@@ -12,9 +12,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from noisewise.types import Floats
+
 __all__ = ["AdditiveNoise", "GaussianNoise", "LaplaceNoise"]
 
-Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
 
 

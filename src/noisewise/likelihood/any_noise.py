@@ -9,8 +9,6 @@ its edges are. Only the law's own members are asked for, so a law registered els
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy.special import log_ndtr, logsumexp, ndtr, ndtri
 
@@ -20,6 +18,7 @@ from noisewise.likelihood.model import GroupLaw, numerical_score, scalar_support
 from noisewise.likelihood.normal_sum import row_of
 from noisewise.populations.cleaned import row_moments
 from noisewise.populations.parameters import Array, Theta
+from noisewise.populations.population import AnyPopulation
 from noisewise.release import Release
 
 CELLS = 4096
@@ -38,7 +37,7 @@ class AnyNoiseSum(GroupLaw):
 
     is_exact = False
 
-    def __init__(self, releases: tuple[Release, ...], population: Any, *, n: int) -> None:
+    def __init__(self, releases: tuple[Release, ...], population: AnyPopulation, *, n: int) -> None:
         if len(releases) > 1 or len(releases[0].value) > 1:
             for release in releases:
                 normal_mixture(release.law)  # refused by name: several sums are joined under such noise alone

@@ -27,6 +27,7 @@ from noisewise.release import Release
 from noisewise.schema import Bounded, Schema
 from noisewise.statistics import Mean, Sum
 from noisewise.statistics.feature import Feature
+from noisewise.types import Bools, Floats
 
 __all__ = ["PolynomialSums"]
 
@@ -76,8 +77,9 @@ class PolynomialSums:
 
     def scramble_logs(self, theta: Theta) -> Array:
         """log of the mean noise density of each scramble, (K, N_SCRAMBLES)."""
-        place, scale = self.population.distribution.location_scale(self.population.values(theta))
-        place, scale = (np.array(np.broadcast_to(np.ravel(v), (rows_of(theta),)), dtype=float) for v in (place, scale))
+        both = self.population.distribution.location_scale(self.population.values(theta))
+        assert both is not None  # `of` saw to it
+        place, scale = (np.array(np.broadcast_to(np.ravel(v), (rows_of(theta),)), dtype=float) for v in both)
         found = _scramble_logs(
             self.z,
             place,
@@ -117,18 +119,18 @@ def polynomial(feature: Feature, schema: Schema, column: str) -> Array | None:
     return found
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _scramble_logs(
-    z: Any,
-    place: Any,
-    scale: Any,
+    z: Floats,
+    place: Floats,
+    scale: Floats,
     low: float,
     high: float,
-    coefficients: Any,
-    observed: Any,
-    is_laplace: Any,
-    widths: Any,
-) -> Any:
+    coefficients: Floats,
+    observed: Floats,
+    is_laplace: Bools,
+    widths: Floats,
+) -> Floats:
     n, size = z.shape
     per = size // N_SCRAMBLES
     degree = 0
@@ -155,8 +157,8 @@ def _scramble_logs(
     return found
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _power_sums(z: Any, a: float, c: float, low: float, high: float, powers: Any) -> None:
+@njit(cache=True)
+def _power_sums(z: Floats, a: float, c: float, low: float, high: float, powers: Floats) -> None:
     """powers[k] = sum_i x_i^k over the records x_i = clip(a + c z_i, low, high) of each data set."""
     powers[:] = 0.0
     highest = len(powers) - 1
@@ -179,14 +181,14 @@ def _power_sums(z: Any, a: float, c: float, low: float, high: float, powers: Any
                     fourth[b] += x * x * x * x
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _add(total: Any, factor: float, values: Any) -> None:
+@njit(cache=True)
+def _add(total: Floats, factor: float, values: Floats) -> None:
     for b in range(total.size):
         total[b] += factor * values[b]
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _add_noise(logs: Any, residual: Any, is_laplace: bool) -> None:
+@njit(cache=True)
+def _add_noise(logs: Floats, residual: Floats, is_laplace: bool) -> None:
     if is_laplace:
         for b in range(logs.size):
             logs[b] -= abs(residual[b])
@@ -195,8 +197,8 @@ def _add_noise(logs: Any, residual: Any, is_laplace: bool) -> None:
             logs[b] -= 0.5 * residual[b] * residual[b]
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _log_mean(logs: Any) -> float:
+@njit(cache=True)
+def _log_mean(logs: Floats) -> float:
     top = logs.max()
     total = 0.0
     for b in range(logs.size):

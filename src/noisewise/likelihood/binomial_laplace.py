@@ -19,14 +19,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import betainc, expit
 
 from noisewise.likelihood.discrete_laws import binomial_log_pmf
+from noisewise.types import Floats
 
 __all__ = ["log_likelihood", "mean_counts", "score"]
 
-Floats = NDArray[np.float64]
 DEEPEST = 1e-250  # below it a cdf is taken from the continued fraction
 MOST_TERMS = 400
 

@@ -19,10 +19,10 @@ from scipy.special import logsumexp
 
 from noisewise.likelihood import log_concave
 from noisewise.likelihood.discrete_laws import binomial_log_pmf
+from noisewise.types import Floats
 
 __all__ = ["BinomialSum", "draw_count", "draw_enumerated", "enumerated_sum", "log_sum"]
 
-Floats = NDArray[np.float64]
 LogNoise = Callable[[Floats], Floats]
 NODES = 256
 DEVIATIONS = 10

@@ -12,14 +12,13 @@ The multinomial coefficient, free of theta, is left out: the answers' order is n
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import xlogy
 
 from noisewise.errors import InvalidArgument
+from noisewise.types import Floats
 
 __all__ = ["answer_probabilities", "draw_cells", "information", "log_likelihood", "response_matrix", "score"]
-
-Floats = NDArray[np.float64]
 
 
 def response_matrix(*, keep: float, cells: int) -> Floats:

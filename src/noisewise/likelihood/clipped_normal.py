@@ -20,15 +20,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import log_ndtr
 
 from noisewise.likelihood.quadrature import on_panels
 from noisewise.likelihood.tilted_normal import log_mass, window_moments
+from noisewise.types import Floats
 
 __all__ = ["information", "log_density", "score"]
 
-Floats = NDArray[np.float64]
 LOG_ROOT_2PI = 0.5 * float(np.log(2 * np.pi))
 
 

@@ -21,7 +21,7 @@ from noisewise.likelihood.model import GroupLaw, Likelihood
 from noisewise.likelihood.normal_rows import cautions_at
 from noisewise.likelihood.normal_sum import NormalSum, row_of
 from noisewise.populations.parameters import Array, Theta
-from noisewise.populations.population import Joint
+from noisewise.populations.population import AnyPopulation, Joint
 from noisewise.release import Release
 from noisewise.statistics import Mean, Sum
 
@@ -40,7 +40,9 @@ class ColumnBlocks(GroupLaw):
     places: tuple[Any, ...]
 
     @classmethod
-    def of(cls, releases: tuple[Release, ...], population: Any, *, n: int, make: MakeLaw) -> ColumnBlocks | None:
+    def of(
+        cls, releases: tuple[Release, ...], population: AnyPopulation, *, n: int, make: MakeLaw
+    ) -> ColumnBlocks | None:
         """None where all columns are linked by components; `make` gives the law of the releases of one block."""
         if not isinstance(population, Joint):
             return None

@@ -15,7 +15,7 @@ ROOT_2 = math.sqrt(2.0)
 ROOT_PI = math.sqrt(math.pi)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def erfcx(t: float) -> float:
     """e^{t^2} erfc(t) for t >= 0."""
     if t < 25.0:
@@ -24,7 +24,7 @@ def erfcx(t: float) -> float:
     return (1.0 - 0.5 * u * (1.0 - 1.5 * u * (1.0 - 2.5 * u * (1.0 - 3.5 * u)))) / (t * ROOT_PI)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _term(z: float, r: float) -> float:
     """r^2/2 - z r + log Phi(z - r)."""
     a = (r - z) / ROOT_2
@@ -33,7 +33,7 @@ def _term(z: float, r: float) -> float:
     return -0.5 * z * z + math.log(0.5 * erfcx(a))
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def log_density_and_pull(d: float, tau: float, b: float) -> tuple[float, float]:
     """log f at distance d = y - mean, and its slope in the mean."""
     if tau == 0.0 or (tau < 1e-7 * b and abs(d) > 40.0 * tau):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from noisewise.errors import Unsupported
 from noisewise.likelihood import counts
@@ -21,16 +21,17 @@ from noisewise.likelihood.table_sum import NegativeBinomialCells, TableSum
 from noisewise.populations.cleaned import cell_probabilities
 from noisewise.populations.distribution import BernoulliLaw, CategoricalLaw
 from noisewise.populations.parameters import Array, scipy_name
+from noisewise.populations.population import AnyPopulation
 from noisewise.release import Release
 from noisewise.schema import Schema
 from noisewise.statistics import Count, Histogram, Marginals
+from noisewise.types import Integers
 
 __all__ = [
     *("BetaPosterior", "BetaPrior", "DirichletPosterior", "DirichletPrior"),
     *("beta_prior", "beta_shapes", "dirichlet_prior"),
 ]
 
-Integers = NDArray[np.int64]
 LogNoise = Callable[[Array], Array]
 FULL_RANGE = 20_000  # up to here every count is kept, and no window is looked for
 MOST_COUNTS = 2_000_000
@@ -147,7 +148,7 @@ class DirichletPosterior:
         return _dirichlet(rng, np.array(self.prior.alpha) + s), s
 
 
-def beta_prior(population: Any, schema: Schema, count: Count) -> BetaPrior | None:
+def beta_prior(population: AnyPopulation, schema: Schema, count: Count) -> BetaPrior | None:
     """The unknown proportion behind a count, where there is one and its prior is a beta law; else None."""
     if (found := _unknown(population, count.condition.columns())) is None:
         return None
@@ -162,7 +163,7 @@ def beta_prior(population: Any, schema: Schema, count: Count) -> BetaPrior | Non
     return None
 
 
-def dirichlet_prior(population: Any, release: Release) -> DirichletPrior | None:
+def dirichlet_prior(population: AnyPopulation, release: Release) -> DirichletPrior | None:
     """The unknown proportions behind a table of the levels of one column, with a Dirichlet prior; else None."""
     statistic = release.statistic
     if isinstance(statistic, Histogram):
@@ -178,7 +179,7 @@ def dirichlet_prior(population: Any, release: Release) -> DirichletPrior | None:
     return DirichletPrior(found[0], tuple(float(v) for v in np.atleast_1d(prior.alpha)))
 
 
-def _unknown(population: Any, columns: frozenset[str]) -> tuple[str, Any] | None:
+def _unknown(population: AnyPopulation, columns: frozenset[str]) -> tuple[str, Any] | None:
     """The full name and the law of the one column whose unknown is `p`."""
     if len(columns) != 1:
         return None

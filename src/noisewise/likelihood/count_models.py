@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
@@ -34,6 +34,7 @@ from noisewise.likelihood.normal_sum import row_of
 from noisewise.likelihood.table_sum import PoissonCells, TableSum
 from noisewise.populations.cleaned import attach, cell_probabilities
 from noisewise.populations.parameters import Array, Theta
+from noisewise.populations.population import AnyPopulation
 from noisewise.release import Release
 from noisewise.statistics import Count, Histogram, Marginals, Records
 from noisewise.statistics.tables import refuse_tied
@@ -57,14 +58,14 @@ class CountModel(GroupLaw):
     """Releases of the same count of the same records: their noise factors multiply given the count."""
 
     releases: tuple[Release, ...]
-    population: Any
+    population: AnyPopulation
     n: int
     is_exact: ClassVar[bool] = True
     is_quick: ClassVar[bool] = True
     cautions: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
-    def of(cls, releases: tuple[Release, ...], population: Any, *, n: int) -> CountModel:
+    def of(cls, releases: tuple[Release, ...], population: AnyPopulation, *, n: int) -> CountModel:
         if not cls.counts(releases):
             raise Unsupported(
                 "CountModel scores releases of one Count only, or of the mean or the sum of its condition. Releases of "
@@ -219,13 +220,13 @@ class TableModel(GroupLaw):
     """Releases of the same table of the same records, each cell with its own noise."""
 
     releases: tuple[Release, ...]
-    population: Any
+    population: AnyPopulation
     n: int
     is_exact: ClassVar[bool] = True
     cautions: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
-    def of(cls, releases: tuple[Release, ...], population: Any, *, n: int) -> TableModel:
+    def of(cls, releases: tuple[Release, ...], population: AnyPopulation, *, n: int) -> TableModel:
         _check_one_statistic(releases, (Histogram, Marginals), "TableModel")
         statistic = releases[0].statistic
         refuse_tied(statistic)
@@ -326,13 +327,13 @@ class CellsModel(GroupLaw):
     """Answers under randomized response: their counts are multinomial, cell by cell through the response matrix."""
 
     releases: tuple[Release, ...]
-    population: Any
+    population: AnyPopulation
     n: int
     is_exact: ClassVar[bool] = True
     cautions: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
-    def of(cls, releases: tuple[Release, ...], population: Any, *, n: int) -> CellsModel:
+    def of(cls, releases: tuple[Release, ...], population: AnyPopulation, *, n: int) -> CellsModel:
         if len(releases) != 1:
             raise Unsupported(
                 "Two sets of answers of the same people have no joint law that can be computed; ask disjoint parts."
@@ -411,6 +412,6 @@ def _check_same_records(releases: tuple[Release, ...]) -> None:
         raise Unsupported("Releases of different records are independent: their log-likelihoods add.")
 
 
-def _check_population(release: Release, population: Any) -> None:
+def _check_population(release: Release, population: AnyPopulation) -> None:
     """Refuse now, in one sentence, a population that does not describe the columns."""
     attach(population, release.schema, release.statistic.columns())

@@ -29,6 +29,7 @@ from scipy.special import betaln, gammaln, logsumexp, xlog1py, xlogy
 from noisewise.errors import InvalidArgument
 from noisewise.likelihood import log_concave
 from noisewise.likelihood.discrete_laws import log_rising
+from noisewise.types import Floats, Integers
 
 __all__ = [
     *("beta_binomial_log_weights", "beta_mixture_log_density", "beta_mixture_moments", "beta_window"),
@@ -37,8 +38,6 @@ __all__ = [
     *("dirichlet_multinomial_log_evidence", "multinomial_log_likelihood"),
 ]
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 MOST_CELLS = 4_000_000
 NEGLIGIBLE = 150.0
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import betaln, gammaln, xlogy
+
+from noisewise.types import Floats
 
 __all__ = ["binomial_log_pmf", "deviance", "log_rising", "poisson_log_pmf", "stirling_error"]
 
-Floats = NDArray[np.float64]
 STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360)
 
 

@@ -31,7 +31,7 @@ from noisewise.likelihood.quadrature import on_panels
 from noisewise.populations.cleaned import attach
 from noisewise.populations.nodes import kinks_of, record_nodes, turning_points
 from noisewise.populations.parameters import Array, Theta
-from noisewise.populations.population import Population
+from noisewise.populations.population import AnyPopulation, Population
 from noisewise.release import Release
 from noisewise.schema import Bounded
 from noisewise.statistics.feature import Feature
@@ -62,7 +62,9 @@ class Layout(NamedTuple):
 class ExactSum(GroupLaw):
     """The likelihood of one noisy sum of one feature of one column, exactly."""
 
-    def __init__(self, release: Release, population: Any, *, n: int, normal_rows: NormalRows | None = None) -> None:
+    def __init__(
+        self, release: Release, population: AnyPopulation, *, n: int, normal_rows: NormalRows | None = None
+    ) -> None:
         self.releases, self.population, self.n = (release,), population, n
         self.normal = NormalSum((release,), population, n=n)
         self.feature = self.normal.row[0]
@@ -85,7 +87,7 @@ class ExactSum(GroupLaw):
         return words + self.normal_rows.words()
 
     @classmethod
-    def refusal(cls, release: Release, population: Any, *, n: int) -> str | None:
+    def refusal(cls, release: Release, population: AnyPopulation, *, n: int) -> str | None:
         """Why this law is out of reach, or None."""
         row = NormalSum((release,), population, n=n).row
         if len(row) != 1:

@@ -21,15 +21,23 @@ where the release lies in a gap that the law of the sum all but surely avoids.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from noisewise.compilation import njit
 from noisewise.likelihood.few_records import FEW, few_off_atoms
 from noisewise.likelihood.record_law import ends, tilted, transform
-from noisewise.likelihood.sum_noise import SumNoise, choose_tilt, highest_point, least_value, log_noise, on_one_stretch
+from noisewise.likelihood.sum_noise import (
+    PlainNoise,
+    SumNoise,
+    choose_tilt,
+    highest_point,
+    least_value,
+    log_noise,
+    on_one_stretch,
+)
 from noisewise.populations.parameters import Array
+from noisewise.types import Floats
 
 __all__ = ["log_likelihood"]
 
@@ -39,11 +47,17 @@ TINY = 1e-18
 
 def log_likelihood(noise: SumNoise, *, n: int, atoms: Array, log_weights: Array, pieces: Array) -> Array:
     """log p(y | theta), (K,): atoms (2,) with log_weights (K, 2), pieces (K, 4) as in `record_law`."""
-    return np.asarray(_rows(tuple(noise), n, atoms, log_weights, pieces))
+    return np.asarray(_rows(noise.plain(), n, atoms, log_weights, pieces))
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _rows(noise: Any, n: int, atoms: Any, log_weights: Any, pieces: Any) -> Any:
+@njit(cache=True)
+def _rows(
+    noise: PlainNoise,
+    n: int,
+    atoms: Floats,
+    log_weights: Floats,
+    pieces: Floats,
+) -> Floats:
     found = np.full(len(pieces), np.nan)
     for k in range(len(pieces)):
         law = (atoms, log_weights[k], pieces[k])
@@ -53,8 +67,8 @@ def _rows(noise: Any, n: int, atoms: Any, log_weights: Any, pieces: Any) -> Any:
     return found
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _one(noise: Any, n: int, law: Any) -> float:
+@njit(cache=True)
+def _one(noise: PlainNoise, n: int, law: tuple[Floats, Floats, Floats]) -> float:
     """log p(y | theta) of one theta."""
     is_gaussian, sd = noise[0], noise[2]
     atoms, logs, piece = law
@@ -81,7 +95,7 @@ def _one(noise: Any, n: int, law: Any) -> float:
     return unit + math.log(few + many) if few + many > least_value(noise, n * variance) else np.nan
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _shares(n: int, log_off: float) -> tuple[bool, float]:
     """Whether fewer than FEW records may be off the atoms, and the log of the probability that there are more."""
     off = min(math.exp(log_off), 1.0)
@@ -101,7 +115,7 @@ def _shares(n: int, log_off: float) -> tuple[bool, float]:
     return below > TINY, term + math.log(2.0) if n * off < 0.5 * FEW else 0.0
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def line_integral(slope: float, length: float, omega: float) -> complex:
     """int_0^length e^{-(slope + i omega) u} du, slope >= 0."""
     x, y = -slope * length, -omega * length
@@ -113,8 +127,8 @@ def line_integral(slope: float, length: float, omega: float) -> complex:
     return -complex(math.expm1(x) - 2.0 * e * half * half, e * math.sin(y)) / rate
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _stretches(noise: Any, tilt: float, low: float, high: float, peak: float) -> Any:
+@njit(cache=True)
+def _stretches(noise: PlainNoise, tilt: float, low: float, high: float, peak: float) -> Floats:
     """h/h(peak) on the window, for Laplace noise, as rows (height, where, slope >= 0, length, direction of decay)."""
     _, _, _, _, knots, _, slopes = noise
     base = log_noise(noise, peak) - tilt * peak
@@ -134,8 +148,8 @@ def _stretches(noise: Any, tilt: float, low: float, high: float, peak: float) ->
     return rows[:size]
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _coefficient(stretches: Any, omega: float, centre: float) -> complex:
+@njit(cache=True)
+def _coefficient(stretches: Floats, omega: float, centre: float) -> complex:
     """int over the window of h(s)/h(peak) e^{-i omega (s - centre)} ds."""
     total = 0j
     for j in range(len(stretches)):
@@ -145,8 +159,14 @@ def _coefficient(stretches: Any, omega: float, centre: float) -> complex:
     return total
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _smooth(noise: Any, omega: float, tilt: float, peak: float, centre: float) -> complex:
+@njit(cache=True)
+def _smooth(
+    noise: PlainNoise,
+    omega: float,
+    tilt: float,
+    peak: float,
+    centre: float,
+) -> complex:
     """int h(s)/h(peak) e^{-i omega (s - centre)} ds for Gaussian noise."""
     _, middle, sd, _, _, _, _ = noise
     size = 0.5 * math.log(2 * math.pi * sd * sd) + 0.5 * ((peak - middle) / sd) ** 2 + tilt * (peak - middle)
@@ -155,7 +175,7 @@ def _smooth(noise: Any, omega: float, tilt: float, peak: float, centre: float) -
     return math.exp(size) * complex(math.cos(angle), math.sin(angle))
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _power(base: complex, n: int) -> complex:
     """base^n: by squaring while that keeps more digits than the logarithm."""
     if n > 64:
@@ -169,7 +189,7 @@ def _power(base: complex, n: int) -> complex:
     return result
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _log_bound(n: int, omega: float, on: float, ends_height: float, slope: float, is_split: bool) -> float:
     """A bound of log|phi^n| from omega on, less what is split off: |phi| <= a + (f(low) + f(high))/|slope + iw|."""
     off = ends_height / math.sqrt(slope * slope + omega * omega)
@@ -180,9 +200,17 @@ def _log_bound(n: int, omega: float, on: float, ends_height: float, slope: float
     return min(0.0, ways + FEW * math.log(off) + (n - FEW) * whole)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _many(
-    noise: Any, n: int, law: Any, tilt: float, low: float, high: float, peak: float, is_split: bool, known: float
+    noise: PlainNoise,
+    n: int,
+    law: tuple[Floats, Floats, Floats],
+    tilt: float,
+    low: float,
+    high: float,
+    peak: float,
+    is_split: bool,
+    known: float,
 ) -> float:
     """int f_tau h/h(peak), by its Fourier series, less the part `known` with few records off the atoms if it is split.
 

@@ -30,6 +30,7 @@ from noisewise.populations.parameters import Array, Theta, rows_of
 from noisewise.populations.population import AnyPopulation, Population
 from noisewise.schema import Schema
 from noisewise.statistics.feature import Feature
+from noisewise.types import Floats
 
 NODES = 512
 FURTHEST = 35.0  # |ell|; beyond it u is 0 or 1 to rounding
@@ -185,7 +186,7 @@ class FeatureQuantile:
         ]
 
 
-@njit(cache=True, inline="always")  # type: ignore[untyped-decorator]
+@njit(cache=True, inline="always")
 def read(ell: float, values: Any, slopes: Any, edges: Any, is_step: bool, layout: Any) -> float:
     """G at one ell; layout = (centre, spread, first, cell, least_until, largest_from)."""
     if is_step:
@@ -210,8 +211,15 @@ def read(ell: float, values: Any, slopes: Any, edges: Any, is_step: bool, layout
     return float(left + r * r * (3.0 - 2.0 * r) * (right - left) + r * (1.0 - r) * bend)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def inverse(y: float, values: Any, slopes: Any, edges: Any, is_step: bool, layout: Any) -> float:
+@njit(cache=True)
+def inverse(
+    y: float,
+    values: Floats,
+    slopes: Floats,
+    edges: Floats,
+    is_step: bool,
+    layout: tuple[float, float, float, float, float, float],
+) -> float:
     """An ell at which G passes y (to rounding: noise may be very narrow), or the end of the table on y's side."""
     low, high = -FURTHEST, FURTHEST
     for _ in range(INVERSIONS):

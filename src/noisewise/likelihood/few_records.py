@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
 from noisewise.compilation import njit
 from noisewise.likelihood.quadrature import gauss_legendre
-from noisewise.likelihood.sum_noise import log_noise
+from noisewise.likelihood.sum_noise import PlainNoise, log_noise
 from noisewise.populations.parameters import Array
+from noisewise.types import Floats
 
 __all__ = ["FEW", "few_off_atoms"]
 
@@ -55,8 +55,15 @@ UNIFORM_SUMS = _uniform_sums()
 NODES, WEIGHTS = (np.array(part) for part in gauss_legendre(ORDER))
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def few_off_atoms(noise: Any, n: int, law: Any, unit: float, tilt: float, log_moment: float) -> float:
+@njit(cache=True)
+def few_off_atoms(
+    noise: PlainNoise,
+    n: int,
+    law: tuple[Floats, Floats, Floats],
+    unit: float,
+    tilt: float,
+    log_moment: float,
+) -> float:
     """The part of p, in units of e^unit, with fewer than FEW records off the atoms; NaN where there are too many."""
     atoms, logs, piece = law
     first, second = logs[0] + tilt * atoms[0], logs[1] + tilt * atoms[1]
@@ -95,8 +102,8 @@ def few_off_atoms(noise: Any, n: int, law: Any, unit: float, tilt: float, log_mo
     return total
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _log_piece_sum(noise: Any, m: int, place: float, piece: Any) -> float:
+@njit(cache=True)
+def _log_piece_sum(noise: PlainNoise, m: int, place: float, piece: Floats) -> float:
     """log int f^{*m}(m c + s) g(place + m c + s) ds over s in [0, m w]."""
     is_gaussian, centre, sd, _, knots, _, _ = noise
     height, kappa, low, width = piece[0], piece[1], piece[2], piece[3]
@@ -142,8 +149,15 @@ def _log_piece_sum(noise: Any, m: int, place: float, piece: Any) -> float:
     return float(top + m * height + (m - 1) * math.log(width) + math.log(total))
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _seen(noise: Any, start: float, kappa: float, a: float, b: float, least: float) -> tuple[float, float]:
+@njit(cache=True)
+def _seen(
+    noise: PlainNoise,
+    start: float,
+    kappa: float,
+    a: float,
+    b: float,
+    least: float,
+) -> tuple[float, float]:
     """The part of [a, b], one end of which is above it, where a concave log density is above `least`."""
     from_a = log_noise(noise, start + a) - kappa * a >= log_noise(noise, start + b) - kappa * b
     inside, outside = (a, b) if from_a else (b, a)
@@ -156,7 +170,7 @@ def _seen(noise: Any, start: float, kappa: float, a: float, b: float, least: flo
     return (a, outside) if from_a else (outside, b)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _uniform_sum(m: int, s: float) -> float:
     """I_m(s), from the nearer end."""
     s = min(s, m - s)

@@ -22,6 +22,7 @@ import numpy as np
 from noisewise.populations.cleaned import attach
 from noisewise.populations.nodes import kinks_of
 from noisewise.populations.parameters import Array
+from noisewise.populations.population import AnyPopulation
 from noisewise.schema import Bounded, Schema
 from noisewise.statistics.feature import Feature
 
@@ -44,7 +45,7 @@ class IndependentSums:
     loading: Array
 
     @classmethod
-    def of(cls, row: Sequence[Feature], schema: Schema, population: Any) -> IndependentSums:
+    def of(cls, row: Sequence[Feature], schema: Schema, population: AnyPopulation) -> IndependentSums:
         """The ties between the features of one cleaned record of this population."""
         d = len(row)
         if d > MOST_FEATURES:
@@ -107,7 +108,7 @@ class IndependentSums:
         return np.asarray(n * self.constant + sums @ self.loading.T)
 
 
-def possible_records(row: Sequence[Feature], schema: Schema, population: Any) -> dict[str, Array]:
+def possible_records(row: Sequence[Feature], schema: Schema, population: AnyPopulation) -> dict[str, Array]:
     """Places that a cleaned record can take, by column (P,), dense enough to tell any two features apart."""
     names = sorted(frozenset().union(*(feature.columns() for feature in row)))
     used = attach(population, schema, names)

@@ -11,12 +11,13 @@ Cost about (n B)^2 multiplications a row; meant for n B up to some 10^4.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import logsumexp
+
+from noisewise.types import Floats
 
 __all__ = ["log_likelihood", "sum_log_pmf"]
 
-Floats = NDArray[np.float64]
 SMALLEST = 1e-290
 
 

@@ -26,7 +26,9 @@ from noisewise.likelihood.normal_rows import cautions_at
 from noisewise.likelihood.normal_sum import NormalSum
 from noisewise.likelihood.scrambles import N_SCRAMBLES, log_error, log_mean, net, weighted_error
 from noisewise.populations.parameters import Array, Theta
+from noisewise.populations.population import AnyPopulation
 from noisewise.release import Release
+from noisewise.types import Floats
 
 __all__ = ["IntegratedNoise", "MixedLaw", "affordable"]
 
@@ -47,7 +49,7 @@ class MixedLaw(Protocol):
     """A law that is normal given mixing variances: `normal_sum`, or `tilted_sum`."""
 
     n: int
-    population: Any
+    population: AnyPopulation
 
     @property
     def releases(self) -> tuple[Release, ...]: ...
@@ -315,8 +317,8 @@ def _shape_of(variance: float) -> float:
     return math.exp(low)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _log_densities(away: Any, spread: Any, variances: Any, fixed: Any) -> Any:
+@njit(cache=True)
+def _log_densities(away: Floats, spread: Floats, variances: Floats, fixed: Floats) -> Floats:
     """log N(away; 0, spread + diag(variances, fixed)), (K, M): by a Cholesky factor row after row."""
     rows, d = away.shape
     size, mixed = variances.shape

@@ -30,10 +30,10 @@ from noisewise.errors import InvalidArgument
 from noisewise.likelihood.additive_noise import AdditiveNoise, LaplaceNoise
 from noisewise.likelihood.inversion_atoms import log_all_on_atoms, log_one_off_atoms
 from noisewise.likelihood.quadrature import gauss_legendre, interpolation_matrix
+from noisewise.types import Floats
 
 __all__ = ["Inverted", "log_density"]
 
-Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
 BLOCK = 256
 TOLERANCE = 1e-9

@@ -11,16 +11,15 @@ each panel is cut where the noise bends, so p1 is as exact as f, for any noise s
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp, xlogy
 
 from noisewise.likelihood.additive_noise import AdditiveNoise
 from noisewise.likelihood.counts import log_choose
 from noisewise.likelihood.quadrature import gauss_legendre, interpolation_matrix, on_panels
+from noisewise.types import Floats
 
 __all__ = ["log_all_on_atoms", "log_one_off_atoms"]
 
-Floats = NDArray[np.float64]
 SUBNODES = 20
 
 

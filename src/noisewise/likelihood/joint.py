@@ -34,7 +34,7 @@ from noisewise.likelihood.order_bank import OrderBank
 from noisewise.likelihood.tilted_sum import TiltedSum
 from noisewise.likelihood.whole_tables import WholeTables
 from noisewise.populations.parameters import Array, Theta
-from noisewise.populations.population import Joint
+from noisewise.populations.population import AnyPopulation, Joint
 from noisewise.release import Release
 from noisewise.statistics import Histogram, Marginals, Moments, Quantile, SmallestEigenvalue, Sort
 from noisewise.statistics.tables import refuse_tied
@@ -87,7 +87,7 @@ class Product:
         groups = tuple(group.integrated() for group in self.groups)
         return None if any(group is None for group in groups) else Product(groups)
 
-    def factors(self, population: Any) -> tuple[tuple[Any, Product | None], ...]:
+    def factors(self, population: AnyPopulation) -> tuple[tuple[Any, Product | None], ...]:
         """Populations whose unknowns are independent given the releases, each with its part of the likelihood.
 
         None stands for unknowns that no release tells anything about. One factor, unless columns are independent.
@@ -161,7 +161,7 @@ def _(model: Product, theta: Theta) -> tuple[str, ...]:
 
 
 def joint_likelihood(
-    releases: Sequence[Release], population: Any, *, likelihood: str = "auto", n: object = None
+    releases: Sequence[Release], population: AnyPopulation, *, likelihood: str = "auto", n: object = None
 ) -> Product:
     """p(releases | theta) by the rule above; `n` is the stated number of records under add-remove."""
     check_likelihood(likelihood)
@@ -188,7 +188,7 @@ def checked_releases(releases: object) -> tuple[Release, ...]:
     return given
 
 
-def _group(releases: tuple[Release, ...], population: Any, likelihood: str, n: int) -> Likelihood:
+def _group(releases: tuple[Release, ...], population: AnyPopulation, likelihood: str, n: int) -> Likelihood:
     """The law of releases of the same records."""
     statistics = [release.statistic for release in releases]
     is_additive = all(statistic.sort in (Sort.SUMS, Sort.COUNT, Sort.TABLE) for statistic in statistics)
@@ -225,7 +225,7 @@ def _group(releases: tuple[Release, ...], population: Any, likelihood: str, n: i
     return _additive(releases, population, n)
 
 
-def _additive(releases: tuple[Release, ...], population: Any, n: int) -> Likelihood:
+def _additive(releases: tuple[Release, ...], population: AnyPopulation, n: int) -> Likelihood:
     """Sums, means and tables: exact where affordable, else the central limit theorem, saying why."""
     first = releases[0].statistic
     is_repeated = all(release.statistic == first for release in releases)
@@ -259,7 +259,7 @@ def _additive(releases: tuple[Release, ...], population: Any, n: int) -> Likelih
     return _normal(releases, population, n, reason)
 
 
-def _normal(releases: tuple[Release, ...], population: Any, n: int, reason: str = "") -> NormalSum:
+def _normal(releases: tuple[Release, ...], population: AnyPopulation, n: int, reason: str = "") -> NormalSum:
     """The central limit theorem, where the covariance of all components can be made."""
     size = sum(len(release.value) for release in releases)
     if size > MOST_DENSE:
@@ -271,7 +271,7 @@ def _normal(releases: tuple[Release, ...], population: Any, n: int, reason: str 
     return NormalSum(releases, population, n=n, reason=reason)
 
 
-def _large_table(releases: tuple[Release, ...], population: Any, n: int) -> LargeTable:
+def _large_table(releases: tuple[Release, ...], population: AnyPopulation, n: int) -> LargeTable:
     """A table of many cells behind few unknowns; as many unknowns as cells would be drawn for ever."""
     unknowns = sum(support.unknowns for support in population.supports.values())
     if unknowns > MOST_UNKNOWNS:

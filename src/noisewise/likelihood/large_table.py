@@ -33,8 +33,10 @@ from noisewise.likelihood.model import GroupLaw, Parameters, numerical_score, sc
 from noisewise.likelihood.table_sum import PoissonCells, TableSum
 from noisewise.populations.cleaned import attach, cell_probabilities
 from noisewise.populations.parameters import Array, Theta
+from noisewise.populations.population import AnyPopulation
 from noisewise.release import Release
 from noisewise.statistics import Histogram, Marginals
+from noisewise.types import Floats, Ints
 
 __all__ = ["LargeTable"]
 
@@ -53,7 +55,7 @@ class LargeTable(GroupLaw):
     """Releases of the same large table of the same records, each cell with its own noise."""
 
     releases: tuple[Release, ...]
-    population: Any
+    population: AnyPopulation
     n: int
     published: Any  # (releases, cells), whole numbers
     law_of: Any  # (releases, cells): the row of `log_noise` that is a cell's own
@@ -83,7 +85,9 @@ class LargeTable(GroupLaw):
         return farthest < MOST_COUNTS and laws <= MOST_LAWS
 
     @classmethod
-    def of(cls, releases: tuple[Release, ...], population: Any, *, n: int, small: float = SMALL) -> LargeTable:
+    def of(
+        cls, releases: tuple[Release, ...], population: AnyPopulation, *, n: int, small: float = SMALL
+    ) -> LargeTable:
         """`small` says from which size of the saddlepoint's terms on the total is convolved; inf: never."""
         attach(population, releases[0].schema, releases[0].statistic.columns())
         published = np.array([release.value for release in releases], dtype=np.int64)
@@ -168,23 +172,23 @@ class LargeTable(GroupLaw):
         return total
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _noise(s: int, j: int, published: Any, law_of: Any, log_noise: Any) -> Any:
+@njit(cache=True)
+def _noise(s: int, j: int, published: Ints, law_of: Ints, log_noise: Floats) -> float:
     total = 0.0
     for r in range(published.shape[0]):
         total += log_noise[law_of[r, j], abs(published[r, j] - s)]
     return total
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _rises(s: int, log_rate: float, j: int, published: Any, law_of: Any, log_noise: Any) -> Any:
+@njit(cache=True)
+def _rises(s: int, log_rate: float, j: int, published: Ints, law_of: Ints, log_noise: Floats) -> bool:
     """Whether the term of s + 1 is larger than that of s."""
     further = _noise(s + 1, j, published, law_of, log_noise) - _noise(s, j, published, law_of, log_noise)
     return log_rate - math.log(s + 1.0) + further > 0
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _mode(guess: float, log_rate: float, j: int, published: Any, law_of: Any, log_noise: Any, n: int) -> Any:
+@njit(cache=True)
+def _mode(guess: float, log_rate: float, j: int, published: Ints, law_of: Ints, log_noise: Floats, n: int) -> int:
     """The count with the largest term: terms are log-concave, so it is found by steps that double, then by halving."""
     low, high, width = 0, n, 1
     start = int(min(max(guess, 0.0), n - 1.0))
@@ -207,8 +211,8 @@ def _mode(guess: float, log_rate: float, j: int, published: Any, law_of: Any, lo
     return low
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _cell(rate: float, j: int, published: Any, law_of: Any, log_noise: Any, n: int, found: Any) -> Any:
+@njit(cache=True)
+def _cell(rate: float, j: int, published: Ints, law_of: Ints, log_noise: Floats, n: int, found: Floats) -> float:
     """log M_j, and the mean and cumulants of S_j in `found`, which holds a guess of the mean before."""
     guess = found[0]
     found[:] = 0.0
@@ -240,8 +244,10 @@ def _cell(rate: float, j: int, published: Any, law_of: Any, log_noise: Any, n: i
     return mode * log_rate - math.lgamma(mode + 1.0) + at_mode + math.log(mass)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _cells(rates: Any, tilt: float, published: Any, law_of: Any, log_noise: Any, n: int, cumulants: Any) -> Any:
+@njit(cache=True)
+def _cells(
+    rates: Floats, tilt: float, published: Ints, law_of: Ints, log_noise: Floats, n: int, cumulants: Floats
+) -> float:
     """sum_j log M_j(t), and every cell's mean and cumulants."""
     grown, total = math.exp(tilt), 0.0
     for j in range(rates.size):
@@ -249,8 +255,10 @@ def _cells(rates: Any, tilt: float, published: Any, law_of: Any, log_noise: Any,
     return total
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _tilted(rates: Any, published: Any, law_of: Any, log_noise: Any, n: int, cumulants: Any) -> Any:
+@njit(cache=True)
+def _tilted(
+    rates: Floats, published: Ints, law_of: Ints, log_noise: Floats, n: int, cumulants: Floats
+) -> tuple[float, float]:
     """The tilt at which the total has mean n, by guarded Newton, and sum_j log M_j there; NaN if there is none."""
     tilt, low, high = 0.0, -np.inf, np.inf
     for step in range(MOST_STEPS):
@@ -274,10 +282,17 @@ def _tilted(rates: Any, published: Any, law_of: Any, log_noise: Any, n: int, cum
     return np.nan, np.nan
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _log_chance_of_total(
-    rates: Any, tilt: float, published: Any, law_of: Any, log_noise: Any, n: int, cumulants: Any, small: float
-) -> Any:
+    rates: Floats,
+    tilt: float,
+    published: Ints,
+    law_of: Ints,
+    log_noise: Floats,
+    n: int,
+    cumulants: Floats,
+    small: float,
+) -> float:
     """log P_t(S = n), at the tilt where S has mean n."""
     k2, k3, k4 = np.sum(cumulants[:, 1]), np.sum(cumulants[:, 2]), np.sum(cumulants[:, 3])
     if k2 > 1.0:
@@ -287,10 +302,10 @@ def _log_chance_of_total(
     return _log_chance_convolved(rates, tilt, published, law_of, log_noise, n, k2)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _log_chance_convolved(
-    rates: Any, tilt: float, published: Any, law_of: Any, log_noise: Any, n: int, variance: float
-) -> Any:
+    rates: Floats, tilt: float, published: Ints, law_of: Ints, log_noise: Floats, n: int, variance: float
+) -> float:
     """log P_t(S = n) by convolving the cells one after another, on a circle that holds all of the total's law."""
     circle = int(30 * math.sqrt(variance)) + 200
     law, grown = np.zeros(circle), math.exp(tilt)
@@ -321,8 +336,8 @@ def _log_chance_convolved(
     return math.log(chance) if chance > 0 else -np.inf
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _log_chances(rates: Any, published: Any, law_of: Any, log_noise: Any, n: int, small: float) -> Any:
+@njit(cache=True)
+def _log_chances(rates: Floats, published: Ints, law_of: Ints, log_noise: Floats, n: int, small: float) -> Floats:
     """log of e^{-n t} P_t(S = n) prod_j M_j(t) for each row of rates."""
     found, cumulants = np.empty(rates.shape[0]), np.zeros((rates.shape[1], 4))
     for k in range(rates.shape[0]):
@@ -335,26 +350,26 @@ def _log_chances(rates: Any, published: Any, law_of: Any, log_noise: Any, n: int
     return found
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _saddle(rates: Any, published: Any, law_of: Any, log_noise: Any, n: int) -> Any:
+@njit(cache=True)
+def _saddle(rates: Floats, published: Ints, law_of: Ints, log_noise: Floats, n: int) -> tuple[float, Floats]:
     cumulants = np.zeros((rates.size, 4))
     tilt, _ = _tilted(rates, published, law_of, log_noise, n, cumulants)
     return tilt, cumulants
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _draw_in_turn(
-    rates: Any,
-    published: Any,
-    law_of: Any,
-    log_noise: Any,
+    rates: Floats,
+    published: Ints,
+    law_of: Ints,
+    log_noise: Floats,
     n: int,
-    order: Any,
-    last: Any,
-    cumulants: Any,
-    u: Any,
-    table: Any,
-) -> Any:
+    order: Ints,
+    last: Floats,
+    cumulants: Floats,
+    u: Floats,
+    table: Floats,
+) -> float:
     """Fill `table` in the cells of `order`; returns what the cells after them must sum to."""
     left, mean, variance = float(n), last[0], last[1]
     for j in order:

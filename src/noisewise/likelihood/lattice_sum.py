@@ -22,8 +22,17 @@ import numpy as np
 from noisewise.compilation import njit
 from noisewise.likelihood.exponential_sum import line_integral
 from noisewise.likelihood.record_law import NO_PIECE, ends, tilted
-from noisewise.likelihood.sum_noise import SumNoise, choose_tilt, highest_point, least_value, log_noise, on_one_stretch
+from noisewise.likelihood.sum_noise import (
+    PlainNoise,
+    SumNoise,
+    choose_tilt,
+    highest_point,
+    least_value,
+    log_noise,
+    on_one_stretch,
+)
 from noisewise.populations.parameters import Array
+from noisewise.types import Floats
 
 __all__ = ["log_likelihood"]
 
@@ -45,11 +54,11 @@ def log_likelihood(noise: SumNoise, *, n: int, log_pmf: Array, low: float, gap: 
         knots=(noise.knots - n * low) / gap,
         slopes=noise.slopes * gap,
     )
-    return np.asarray(_rows(tuple(unit), n, np.ascontiguousarray(log_pmf), np.array(NO_PIECE)))
+    return np.asarray(_rows(unit.plain(), n, np.ascontiguousarray(log_pmf), np.array(NO_PIECE)))
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _rows(noise: Any, n: int, log_pmf: Any, no_piece: Any) -> Any:
+@njit(cache=True)
+def _rows(noise: PlainNoise, n: int, log_pmf: Floats, no_piece: Floats) -> Floats:
     found = np.full(len(log_pmf), np.nan)
     for k in range(len(log_pmf)):
         first, last = _visible(noise, log_pmf[k])
@@ -59,8 +68,8 @@ def _rows(noise: Any, n: int, log_pmf: Any, no_piece: Any) -> Any:
     return found
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _visible(noise: Any, logs: Any) -> tuple[int, int]:
+@njit(cache=True)
+def _visible(noise: PlainNoise, logs: Floats) -> tuple[int, int]:
     """The first and the last value that no tilt in reach leaves out; none if the law is not a number."""
     steepest = 0.0 if noise[0] else noise[6][0]
     mode = 0
@@ -79,8 +88,8 @@ def _visible(noise: Any, logs: Any) -> tuple[int, int]:
     return first, last
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _one(noise: Any, n: int, law: Any) -> float:
+@njit(cache=True)
+def _one(noise: PlainNoise, n: int, law: tuple[Floats, Floats, Floats]) -> float:
     """log p(y | theta) of one theta."""
     values, logs, piece = law
     tilt, stretch = choose_tilt(noise, n, law)
@@ -97,12 +106,12 @@ def _one(noise: Any, n: int, law: Any) -> float:
     return unit + math.log(value) if value > least_value(noise, n * variance) else np.nan
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _transformed(
-    noise: Any,
+    noise: PlainNoise,
     n: int,
-    values: Any,
-    pmf: Any,
+    values: Floats,
+    pmf: Floats,
     tilt: float,
     mean: float,
     variance: float,
@@ -175,8 +184,8 @@ def _transformed(
     return total / period
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _reached(noise: Any, tilt: float, first: int, last: int) -> tuple[int, int]:
+@njit(cache=True)
+def _reached(noise: PlainNoise, tilt: float, first: int, last: int) -> tuple[int, int]:
     """The points of the window that the noise reaches: all of them, or those within nine sds of a Gaussian."""
     if not noise[0]:
         return first, last
@@ -188,8 +197,8 @@ def _reached(noise: Any, tilt: float, first: int, last: int) -> tuple[int, int]:
     return a, b
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _steps(pmf: Any) -> tuple[float, float]:
+@njit(cache=True)
+def _steps(pmf: Floats) -> tuple[float, float]:
     """sum_x p_x p_{x+1}, and the total variation sum_x |p_x - p_{x-1}|."""
     adjacent, variation = 0.0, pmf[0] + pmf[-1]
     for x in range(1, pmf.size):
@@ -198,15 +207,23 @@ def _steps(pmf: Any) -> tuple[float, float]:
     return adjacent, variation
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _on_points(noise: Any, omega: float, tilt: float, a: int, b: int, base: float, shift: int) -> Any:
+@njit(cache=True)
+def _on_points(
+    noise: PlainNoise,
+    omega: float,
+    tilt: float,
+    a: int,
+    b: int,
+    base: float,
+    shift: int,
+) -> Any:
     """sum of h(s)/h(peak) e^{-i w (s - shift)} over s = a .. b."""
     if noise[0]:
         return _point_by_point(noise, omega, tilt, a, b, base, shift)
     return _geometric(noise, omega, tilt, a, b, base, shift)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _log_bound(n: int, omega: float, adjacent: float, variation: float) -> float:
     """A bound of n log|phi(w)| for every w from omega to pi."""
     near = 1.0 - 2.0 * adjacent * (1.0 - math.cos(omega))
@@ -214,8 +231,14 @@ def _log_bound(n: int, omega: float, adjacent: float, variation: float) -> float
     return n * min(bound, 0.0)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _smooth(noise: Any, omega: float, tilt: float, shift: float, base: float) -> complex:
+@njit(cache=True)
+def _smooth(
+    noise: PlainNoise,
+    omega: float,
+    tilt: float,
+    shift: float,
+    base: float,
+) -> complex:
     """int h(s)/h(peak) e^{-i w (s - shift)} ds for Gaussian noise."""
     _, centre, sd, log_height, _, _, _ = noise
     size = log_height - base + 0.5 * math.log(2 * math.pi * sd * sd) - tilt * centre
@@ -224,8 +247,16 @@ def _smooth(noise: Any, omega: float, tilt: float, shift: float, base: float) ->
     return math.exp(size) * complex(math.cos(angle), math.sin(angle))
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _point_by_point(noise: Any, omega: float, tilt: float, a: int, b: int, base: float, shift: int) -> complex:
+@njit(cache=True)
+def _point_by_point(
+    noise: PlainNoise,
+    omega: float,
+    tilt: float,
+    a: int,
+    b: int,
+    base: float,
+    shift: int,
+) -> complex:
     """The same sum, term by term, for Gaussian noise."""
     total = 0j
     for s in range(a, b + 1):
@@ -234,8 +265,16 @@ def _point_by_point(noise: Any, omega: float, tilt: float, a: int, b: int, base:
     return total
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _geometric(noise: Any, omega: float, tilt: float, first: int, last: int, base: float, shift: int) -> complex:
+@njit(cache=True)
+def _geometric(
+    noise: PlainNoise,
+    omega: float,
+    tilt: float,
+    first: int,
+    last: int,
+    base: float,
+    shift: int,
+) -> complex:
     """The same sum for Laplace noise, s = first .. last: a geometric series between any two knots."""
     knots, slopes = noise[4], noise[6]
     total = 0j

@@ -12,14 +12,14 @@ Promise: log p to 1e-12 relative, the score to 1e-11 in units of 1/theta; A = in
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import log_ndtr
 
 from noisewise.likelihood.tilted_normal import log_mass, window_moments
+from noisewise.types import Floats
 
 __all__ = ["log_density", "score"]
 
-Floats = NDArray[np.float64]
 LOG_2 = float(np.log(2))
 LOG_ROOT_2PI = 0.5 * float(np.log(2 * np.pi))
 

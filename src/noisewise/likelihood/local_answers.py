@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from noisewise.populations.cleaned import attach, records_from_base
 from noisewise.populations.distribution import NormalLaw
 from noisewise.populations.nodes import kinks_of, record_nodes
 from noisewise.populations.parameters import Array, Theta
-from noisewise.populations.population import Population
+from noisewise.populations.population import AnyPopulation, Population
 from noisewise.release import Release
 from noisewise.schema import Bounded
 from noisewise.statistics.enclosure import feature_range
@@ -42,7 +42,7 @@ class LocalAnswers(GroupLaw):
     is_exact = True
     cautions: tuple[str, ...] = ()
 
-    def __init__(self, release: Release, population: Any, *, n: int) -> None:
+    def __init__(self, release: Release, population: AnyPopulation, *, n: int) -> None:
         statistic, law = release.statistic, additive_law(release.law)
         assert isinstance(statistic, Records)
         names = statistic.feature.columns()

@@ -22,13 +22,13 @@ import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from noisewise.compilation import njit
+from noisewise.types import Floats
 
 __all__ = ["laplace_log_density", "log_density", "log_likelihood", "score"]
 
-Floats = NDArray[np.float64]
 MOST_CELLS = 4_000_000  # 32 MB of float64
 TINIEST = 1e-250
 
@@ -62,7 +62,7 @@ def laplace_log_density(y: Floats, *, nodes: Floats, log_weights: Floats, scale:
     return np.asarray(result + top - math.log(2 * scale))
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _sums_about(y: Floats, nodes: Floats, weights: Floats, scale: float) -> Floats:
     """sum_m w_m e^{-|y_i - s_m|/b} for answers and nodes in order: from below up to each answer, and from above."""
     found = np.zeros(y.size)

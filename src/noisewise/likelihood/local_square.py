@@ -14,12 +14,13 @@ Promise: log p to 1e-12 relative, the score to 1e-11 in units of 1/theta, throug
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import dawsn, erf, erfcx, log_ndtr
+
+from noisewise.types import Floats
 
 __all__ = ["log_density", "score"]
 
-Floats = NDArray[np.float64]
 LOG_2 = float(np.log(2))
 SERIES = np.cumprod(np.concatenate([[1.0], -1.0 / np.arange(1, 24)]))  # (-1)^j / j!
 

@@ -16,9 +16,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from noisewise.types import Floats
+
 __all__ = ["draw", "mode", "reach"]
 
-Floats = NDArray[np.float64]
 Law = Callable[[Floats], Floats]  # log f at one s for each law, in the laws' shape
 
 

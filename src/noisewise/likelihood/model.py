@@ -15,6 +15,7 @@ import numpy as np
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.likelihood.differences import central_difference
 from noisewise.populations.parameters import Array, Support, Theta
+from noisewise.populations.population import AnyPopulation
 from noisewise.release import Release
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def check_likelihood(likelihood: object) -> None:
         raise InvalidArgument(f"likelihood = {likelihood!r:.40}: it is 'auto' or 'clt'.", argument="likelihood")
 
 
-def scalar_supports(population: Any) -> dict[str, Support]:
+def scalar_supports(population: AnyPopulation) -> dict[str, Support]:
     """The unknowns that are single numbers, and where they live."""
     return {name: support for name, support in population.supports.items() if support.size is None}
 

@@ -10,11 +10,11 @@ cost no digits; a row whose H is not positive definite, or not finite, is nan.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from noisewise.types import Floats
 
 __all__ = ["information", "log_density", "score"]
-
-Floats = NDArray[np.float64]
 
 
 def log_density(y: ArrayLike, *, mean: ArrayLike, covariance: ArrayLike, noise_variance: ArrayLike = 0.0) -> Floats:

@@ -16,14 +16,14 @@ tau = 0 gives the Laplace law, b = 0 the normal law; both zero, or a negative va
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import erfcx, log_ndtr, ndtr
 
 from noisewise.likelihood.quadrature import on_panels
+from noisewise.types import Floats
 
 __all__ = ["cdf", "draw_mixing", "information", "log_density", "score"]
 
-Floats = NDArray[np.float64]
 LOG_2PI = float(np.log(2 * np.pi))
 SERIES_RATIO = 50.0
 SERIES_TERMS = 8

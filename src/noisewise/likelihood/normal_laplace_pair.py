@@ -19,16 +19,16 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from noisewise.compilation import njit
 from noisewise.likelihood import normal_laplace
 from noisewise.likelihood.compiled import log_density_and_pull
 from noisewise.likelihood.quadrature import gauss_legendre
+from noisewise.types import Floats
 
 __all__ = ["log_density"]
 
-Floats = NDArray[np.float64]
 LOG_2PI = float(np.log(2 * np.pi))
 FALL = 38.0
 WIDEST = 9.0
@@ -70,7 +70,7 @@ def _rows(d: Floats, covariance: Floats, b: Floats) -> Floats:
         return np.where(valid, np.where(tau1 == 0, apart, integral), np.nan)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _log_integrals(
     d1: Floats, d2: Floats, tau1: Floats, tau2: Floats, b1: Floats, b2: Floats, rho: Floats, left: Floats,
     nodes: Floats, weights: Floats,
@@ -101,7 +101,7 @@ def _log_integrals(
     return result
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _value(row: tuple[float, ...], t: float) -> tuple[float, float]:
     """log of phi(c + t) e^{-|delta - t|/beta_1} f(y_2 | c + t) and its slope; t is measured from the peak c."""
     beta, centre, delta, slope, offset, sd, b2 = row
@@ -111,7 +111,7 @@ def _value(row: tuple[float, ...], t: float) -> tuple[float, float]:
     return value, -(centre + t) + side / beta + slope * pull
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _peak(row: tuple[float, ...]) -> float:
     """Between the peak of the first two factors, t = 0, and that of the third, as far as it can pull."""
     slope, offset, b2 = row[3], row[4], row[6]
@@ -131,7 +131,7 @@ def _peak(row: tuple[float, ...]) -> float:
     return 0.5 * (low + high)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _fall(row: tuple[float, ...], peak: float, sign: float, top: float) -> float:
     """How far from the peak the logarithm has fallen by FALL, from outside."""
     inner, outer = 0.0, WIDEST
@@ -146,7 +146,7 @@ def _fall(row: tuple[float, ...], peak: float, sign: float, top: float) -> float
     return outer
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _edges(row: tuple[float, ...], peak: float, low: float, high: float) -> Floats:
     """Panels split at the kink, at the peak, and where f turns from normal to exponential or is nearly a kink."""
     delta, slope, offset, sd, b2 = row[2], row[3], row[4], row[5], row[6]

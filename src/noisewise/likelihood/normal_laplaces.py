@@ -14,14 +14,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, logsumexp, ndtri_exp
 
 from noisewise.likelihood.tilted_normal import log_mass
+from noisewise.types import Floats
 
 __all__ = ["Knots", "draw", "log_density"]
 
-Floats = NDArray[np.float64]
 NARROW = 1e-9  # of the sharpest noise: a sum this sure of itself is a point
 
 

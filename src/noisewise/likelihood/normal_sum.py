@@ -32,7 +32,7 @@ from noisewise.likelihood.model import GroupLaw, Parameters, numerical_score, sc
 from noisewise.likelihood.normal_rows import SeenRows
 from noisewise.populations.cleaned import row_moments
 from noisewise.populations.parameters import Array, Theta
-from noisewise.populations.population import Joint
+from noisewise.populations.population import AnyPopulation, Joint
 from noisewise.release import Release
 from noisewise.statistics.feature import Feature
 
@@ -87,7 +87,7 @@ class NormalSum(GroupLaw):
     is_exact = False
     is_quick = True
 
-    def __init__(self, releases: tuple[Release, ...], population: Any, *, n: int, reason: str = "") -> None:
+    def __init__(self, releases: tuple[Release, ...], population: AnyPopulation, *, n: int, reason: str = "") -> None:
         self.seen = SeenRows()
         self.releases, self.population, self.n = releases, population, n
         self.row = tuple(feature for release in releases for feature in row_of(release))

@@ -41,6 +41,7 @@ from noisewise.populations.population import AnyPopulation
 from noisewise.privacy.smooth import reach, scale_floor
 from noisewise.release import Release
 from noisewise.statistics.order import OrderStatistic, Quantile
+from noisewise.types import Bools, Floats
 
 __all__ = ["N_SCRAMBLES", "OrderBank", "OrderRecords"]
 
@@ -310,30 +311,37 @@ def _plain(table: Table) -> tuple[Any, ...]:
     return table.values, table.slopes, table.edges, table.is_step, layout
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _read_all(ell: Any, values: Any, slopes: Any, edges: Any, is_step: bool, layout: Any) -> Any:
+@njit(cache=True)
+def _read_all(
+    ell: Floats,
+    values: Floats,
+    slopes: Floats,
+    edges: Floats,
+    is_step: bool,
+    layout: tuple[float, float, float, float, float, float],
+) -> Floats:
     found = np.empty(ell.size)
     for k in range(ell.size):
         found[k] = read(ell[k], values, slopes, edges, is_step, layout)
     return found
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _window_scales(
-    ell: Any,
-    wanted: Any,
-    log_below: Any,
-    log_above: Any,
-    down_weight: Any,
-    up_weight: Any,
-    has_end: Any,
-    bounds: Any,
-    values: Any,
-    slopes: Any,
-    edges: Any,
+    ell: Floats,
+    wanted: Bools,
+    log_below: Floats,
+    log_above: Floats,
+    down_weight: Floats,
+    up_weight: Floats,
+    has_end: tuple[bool, bool],
+    bounds: tuple[float, float, float],
+    values: Floats,
+    slopes: Floats,
+    edges: Floats,
     is_step: bool,
-    layout: Any,
-) -> Any:
+    layout: tuple[float, float, float, float, float, float],
+) -> tuple[Floats, Floats]:
     """The statistic and S at each point of the bank, from no more ranks than can matter; bounds = (low, high, e^b)."""
     low, high, lift = bounds
     n_up, n_down = up_weight.size, down_weight.size

@@ -11,11 +11,11 @@ from functools import cache
 
 import numpy as np
 from numpy.polynomial import legendre
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from noisewise.types import Floats
 
 __all__ = ["gauss_legendre", "interpolation_matrix", "on_panels"]
-
-Floats = NDArray[np.float64]
 
 
 @cache

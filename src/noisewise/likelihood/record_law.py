@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 
 from noisewise.compilation import njit
+from noisewise.types import Floats
 
 NEGLIGIBLE = 37.0  # e^-37 is below the rounding of a double
 NO_PIECE = (-np.inf, 0.0, 0.0, 1.0)
 
 
-@njit(cache=True, inline="always")  # type: ignore[untyped-decorator]
+@njit(cache=True, inline="always")
 def log_mean_exp(z: float) -> float:
     """log((e^z - 1)/z)."""
     if abs(z) < 1e-5:
@@ -33,7 +34,7 @@ def log_mean_exp(z: float) -> float:
     return math.log(math.expm1(z) / z)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def unit_moments(z: float) -> tuple[float, float]:
     """Mean and variance of the density proportional to e^{zu} on [0, 1]."""
     if abs(z) < 0.05:
@@ -45,8 +46,8 @@ def unit_moments(z: float) -> tuple[float, float]:
     return (1.0 - away if z > 0 else away), variance
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def tilted(s: float, atoms: Any, logs: Any, piece: Any) -> tuple[float, float, float, float]:
+@njit(cache=True)
+def tilted(s: float, atoms: Floats, logs: Floats, piece: Floats) -> tuple[float, float, float, float]:
     """Under weights e^{sx}: log E e^{sX}, the mean and variance of X, and the log of the share off the atoms."""
     top, origin = -np.inf, 0.0  # moments are taken about the heaviest part, so that a small variance keeps its digits
     for j in range(atoms.size):
@@ -79,8 +80,10 @@ def tilted(s: float, atoms: Any, logs: Any, piece: Any) -> tuple[float, float, f
     return log_moment, origin + mean, max(second / total - mean * mean, 0.0), log_piece - log_moment
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def transform(s: float, omega: float, centre: float, log_moment: float, atoms: Any, logs: Any, piece: Any) -> Any:
+@njit(cache=True)
+def transform(
+    s: float, omega: float, centre: float, log_moment: float, atoms: Floats, logs: Floats, piece: Floats
+) -> Any:
     """E e^{(s + i omega)(X - centre)} under the tilted law, as its parts on the atoms and off them."""
     on = 0j
     for j in range(atoms.size):
@@ -103,8 +106,8 @@ def transform(s: float, omega: float, centre: float, log_moment: float, atoms: A
     return on, scale * width * mean * complex(math.cos(angle), math.sin(angle))
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def span(law: Any) -> tuple[float, float]:
+@njit(cache=True)
+def span(law: tuple[Floats, Floats, Floats]) -> tuple[float, float]:
     """The smallest and the largest value of one record."""
     atoms, logs, piece = law
     low, high = np.inf, -np.inf
@@ -116,8 +119,10 @@ def span(law: Any) -> tuple[float, float]:
     return low, high
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def far_end(side: float, tilt: float, n: int, log_moment: float, variance: float, law: Any) -> float:
+@njit(cache=True)
+def far_end(
+    side: float, tilt: float, n: int, log_moment: float, variance: float, law: tuple[Floats, Floats, Floats]
+) -> float:
     """side * s beyond which the tilted sum lies with probability below e^-37."""
     atoms, logs, piece = law
     if variance <= 0.0:  # one value holds all that a double can tell
@@ -146,8 +151,10 @@ def far_end(side: float, tilt: float, n: int, log_moment: float, variance: float
     return best
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def ends(tilt: float, n: int, log_moment: float, variance: float, law: Any) -> tuple[float, float]:
+@njit(cache=True)
+def ends(
+    tilt: float, n: int, log_moment: float, variance: float, law: tuple[Floats, Floats, Floats]
+) -> tuple[float, float]:
     """Between which the tilted sum lies, but for e^-37 on either side."""
     low, high = span(law)
     return (
@@ -156,8 +163,10 @@ def ends(tilt: float, n: int, log_moment: float, variance: float, law: Any) -> t
     )
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def tilt_to(target: float, n: int, curvature: float, low: float, high: float, law: Any) -> float:
+@njit(cache=True)
+def tilt_to(
+    target: float, n: int, curvature: float, low: float, high: float, law: tuple[Floats, Floats, Floats]
+) -> float:
     """s in [low, high] at which n E_s X + curvature s is about `target`: within a thousandth of its spread."""
     atoms, logs, piece = law
     s = min(max(0.0, low), high)

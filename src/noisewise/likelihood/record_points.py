@@ -17,6 +17,7 @@ from noisewise.populations.cleaned import attach
 from noisewise.populations.multivariate import MultivariateNormal
 from noisewise.populations.nodes import kinks_of, record_nodes
 from noisewise.populations.parameters import Array, Theta, rows_of
+from noisewise.populations.population import AnyPopulation
 from noisewise.schema import Bounded, Schema
 from noisewise.statistics.feature import Feature
 
@@ -33,13 +34,13 @@ FEW_VALUES = 12  # of a feature that is constant in pieces
 class RecordPoints:
     """Features of one column whose sums are wanted."""
 
-    population: Any
+    population: AnyPopulation
     schema: Schema
     column: str
     features: tuple[Feature, ...]
 
     @classmethod
-    def refusal(cls, population: Any, schema: Schema, features: Sequence[Feature]) -> str | None:
+    def refusal(cls, population: AnyPopulation, schema: Schema, features: Sequence[Feature]) -> str | None:
         """Why a record of these features is not taken as points, or None."""
         names = frozenset().union(*(feature.columns() for feature in features))
         if len(names) != 1:

@@ -41,6 +41,7 @@ from noisewise.laws import (
 from noisewise.planning import Plan
 from noisewise.populations.cleaned import cell_probabilities, row_moments, sample_records
 from noisewise.populations.parameters import Array, Theta
+from noisewise.populations.population import AnyPopulation
 from noisewise.statistics import Count, Marginals, Rows, Statistic
 from noisewise.statistics.additive import FeatureSums
 from noisewise.statistics.evaluation import NumPyRows, cell_counts
@@ -56,7 +57,7 @@ NO_QUANTILE = "A quantile by the exponential mechanism is not simulated: it sets
 
 
 def simulate_values(
-    rng: Rng, plan: Plan, population: Any, theta: Theta, *, n: int | None = None, approximate: bool = False
+    rng: Rng, plan: Plan, population: AnyPopulation, theta: Theta, *, n: int | None = None, approximate: bool = False
 ) -> Integers:
     """The published integers (K, size) of K data sets, one a row of theta.
 
@@ -186,7 +187,7 @@ def _nearest(values: Any) -> Integers:
 
 
 def _pieces(
-    rng: Rng, plan: Plan, population: Any, theta: Theta, size: int, columns: Sequence[str]
+    rng: Rng, plan: Plan, population: AnyPopulation, theta: Theta, size: int, columns: Sequence[str]
 ) -> Iterator[dict[str, Array]]:
     """Records in pieces; rows that are averaged in blocks stay together."""
     block = plan.statistic.block
@@ -232,7 +233,7 @@ def _has_sum_law(statistic: Statistic) -> bool:
     return _is_one_table(statistic) or (isinstance(statistic, FeatureSums) and statistic.block == 1)
 
 
-def _sums_from_their_law(rng: Rng, plan: Plan, population: Any, theta: Theta, n: int) -> Any:
+def _sums_from_their_law(rng: Rng, plan: Plan, population: AnyPopulation, theta: Theta, n: int) -> Any:
     """The noise-free sums (K, d): multinomial, or normal and moved to the lattice."""
     statistic, schema = plan.statistic, plan.part_schema
     if _is_one_table(statistic):

@@ -16,14 +16,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noisewise.compilation import njit
+from noisewise.types import Floats
 
-Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 THINNING = 48
 STEEPEST = 60.0
@@ -75,7 +74,7 @@ def steep(beta: float) -> float:
     return min(beta, STEEPEST)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def discounted_gap(up: Floats, up_weight: Floats, n_up: int, down: Floats, down_weight: Floats, n_down: int) -> float:
     """max over a < n_down, b < n_up of up_weight[b] down_weight[a] (up[b] - down[a]), by an envelope of lines."""
     stack = np.empty(n_up, dtype=np.int64)
@@ -104,8 +103,8 @@ def discounted_gap(up: Floats, up_weight: Floats, n_up: int, down: Floats, down_
     return best
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _of_sorted(values: Any, rank: int, low: float, high: float, beta: float) -> Any:
+@njit(cache=True)
+def _of_sorted(values: Floats, rank: int, low: float, high: float, beta: float) -> Floats:
     rows, n = values.shape
     n_up, n_down = n - rank + 2, rank + 1  # ranks on each side, rank m itself and the end of the range
     up_weight, down_weight = np.exp(-beta * np.arange(n_up)), np.exp(-beta * np.arange(n_down))

@@ -11,7 +11,7 @@ its mean, so that g(s) e^{-tau s} is largest there.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -19,8 +19,13 @@ from noisewise.compilation import njit
 from noisewise.likelihood.normal_sum import Noise
 from noisewise.likelihood.record_law import span, tilt_to, tilted
 from noisewise.populations.parameters import Array
+from noisewise.types import Floats
 
 LOG_2PI = float(np.log(2 * np.pi))
+
+PlainNoise: TypeAlias = tuple[
+    bool, float, float, float, Floats, Floats, Floats
+]  # the fields of `SumNoise`, for compiled code
 
 
 class SumNoise(NamedTuple):
@@ -58,6 +63,10 @@ class SumNoise(NamedTuple):
         values = -np.abs(knots[:, None] - knots) @ rates - np.sum(np.log(2 * b)) + log_step
         return cls(False, 0.0, 1.0, 0.0, knots, np.asarray(values), slopes)
 
+    def plain(self) -> PlainNoise:
+        """Its fields, as compiled functions take them."""
+        return self.is_gaussian, self.centre, self.sd, self.log_height, self.knots, self.values, self.slopes
+
     def log_density(self, s: Array) -> Array:
         """log g(s)."""
         s = np.asarray(s, dtype=float)
@@ -69,8 +78,8 @@ class SumNoise(NamedTuple):
         )
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def log_noise(noise: Any, s: float) -> float:
+@njit(cache=True)
+def log_noise(noise: PlainNoise, s: float) -> float:
     """log g(s)."""
     is_gaussian, centre, sd, log_height, knots, values, slopes = noise
     if is_gaussian:
@@ -82,8 +91,8 @@ def log_noise(noise: Any, s: float) -> float:
     return float(values[j] + (slopes[j] if s < knots[j] else slopes[j + 1]) * (s - knots[j]))
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def choose_tilt(noise: Any, n: int, law: Any) -> tuple[float, int]:
+@njit(cache=True)
+def choose_tilt(noise: PlainNoise, n: int, law: tuple[Floats, Floats, Floats]) -> tuple[float, int]:
     """tau, and the index of the straight stretch of log g whose slope it is (-1: none, a knot or a Gaussian)."""
     is_gaussian, centre, sd, _, knots, _, slopes = noise
     atoms, logs, piece = law
@@ -100,8 +109,15 @@ def choose_tilt(noise: Any, n: int, law: Any) -> tuple[float, int]:
     return 0.0, -1
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def on_one_stretch(noise: Any, tilt: float, stretch: int, log_total: float, low: float, high: float) -> float:
+@njit(cache=True)
+def on_one_stretch(
+    noise: PlainNoise,
+    tilt: float,
+    stretch: int,
+    log_total: float,
+    low: float,
+    high: float,
+) -> float:
     """log E g(s) where log g is straight over all that the sum reaches; NaN elsewhere. log_total is log E e^{tau s}."""
     knots = noise[4]
     if stretch >= 0:
@@ -113,8 +129,8 @@ def on_one_stretch(noise: Any, tilt: float, stretch: int, log_total: float, low:
     return np.nan
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def highest_point(noise: Any, tilt: float, stretch: int, mean: float) -> float:
+@njit(cache=True)
+def highest_point(noise: PlainNoise, tilt: float, stretch: int, mean: float) -> float:
     """Where g(s) e^{-tau s} is taken as the unit: the knot whose slopes hold tau, else the mean of the tilted sum."""
     knots, slopes = noise[4], noise[6]
     peak = mean
@@ -125,8 +141,8 @@ def highest_point(noise: Any, tilt: float, stretch: int, mean: float) -> float:
     return peak
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def least_value(noise: Any, variance: float) -> float:
+@njit(cache=True)
+def least_value(noise: PlainNoise, variance: float) -> float:
     """An integral of f_tau h below this has lost its digits: f_tau avoids the place where h is, as few records may."""
     width = noise[2] if noise[0] else 1.0 / noise[6][0]
     return 1e-8 * min(1.0, width / math.sqrt(variance)) if variance > 0 else 0.0

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,10 +28,10 @@ from noisewise.compilation import njit
 from noisewise.errors import InvalidArgument
 from noisewise.likelihood import log_concave
 from noisewise.likelihood.discrete_laws import log_rising, poisson_log_pmf
+from noisewise.types import Floats, Ints
 
 __all__ = ["NegativeBinomialCells", "PoissonCells", "TableSum"]
 
-Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
 FALL = 45.0
 MOST_CELLS = 1_000_000
@@ -262,8 +262,8 @@ class TableSum:
         return _Terms(first, weights, np.sum(mass, axis=1), total, np.sqrt(np.sum(variance, axis=1)))
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
-def _drawn_offsets(weights: Any, before: Any, owner: Any, place: Any, u: Any) -> Any:
+@njit(cache=True)
+def _drawn_offsets(weights: Floats, before: Floats, owner: Ints, place: Ints, u: Floats) -> Ints:
     """k with chances weights[k] before[place - k] of each draw's row, by inversion at u; -1 where all are 0."""
     found = np.full(u.size, -1)
     for i in range(u.size):

@@ -16,18 +16,17 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import erfcx, ndtr
 
 from noisewise.likelihood.quadrature import gauss_legendre
+from noisewise.types import Floats
 
-__all__ = ["Moments", "log_mass", "moments", "window_moments"]
+__all__ = ["TiltedMoments", "log_mass", "moments", "window_moments"]
 
-Floats = NDArray[np.float64]
 REACH = 80.0  # twice the fall of the log integrand at which it is cut off
 
 
-class Moments(NamedTuple):
+class TiltedMoments(NamedTuple):
     """Moments of x under the tilted law."""
 
     mean: Floats
@@ -47,7 +46,7 @@ def log_mass(c: Floats, d: Floats, k: Floats, width: Floats | None = None) -> Fl
         return np.asarray(np.where(width == 0, -np.inf, result))
 
 
-def moments(c: Floats, d: Floats, k: Floats, width: Floats | None = None) -> Moments:
+def moments(c: Floats, d: Floats, k: Floats, width: Floats | None = None) -> TiltedMoments:
     """E x and E x^2 under the law proportional to phi(x) exp(k x) on [c, d]."""
     c, d, k, width = np.broadcast_arrays(c, d, k, d - c if width is None else width)
     peak = np.minimum(np.maximum(k, c), d)
@@ -62,18 +61,18 @@ def moments(c: Floats, d: Floats, k: Floats, width: Floats | None = None) -> Mom
     mass = weights * np.exp(-s * (slope[..., None] + 0.5 * s))
     total = np.sum(mass, axis=-1)
     shift, spread = np.sum(mass * s, axis=-1) / total, np.sum(mass * np.square(s), axis=-1) / total
-    return Moments(peak + shift, np.square(peak) + 2 * peak * shift + spread)
+    return TiltedMoments(peak + shift, np.square(peak) + 2 * peak * shift + spread)
 
 
 def window_moments(
     a: Floats, z: Floats, b: Floats, k: Floats, below: Floats, above: Floats
-) -> tuple[Floats, Moments, Floats, Moments]:
+) -> tuple[Floats, TiltedMoments, Floats, TiltedMoments]:
     """The window exp(-k|x - z|) on [a, b]: log mass and moments of its part below z, then of its part above.
 
     `below` and `above` are z - a and b - z.
     """
     mirrored = moments(-b, -z, k, above)
-    upper = Moments(-mirrored.mean, mirrored.square)
+    upper = TiltedMoments(-mirrored.mean, mirrored.square)
     return log_mass(a, z, k, below), moments(a, z, k, below), log_mass(-b, -z, k, above), upper
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from noisewise.likelihood.normal_sum import row_of
 from noisewise.likelihood.record_points import RecordPoints
 from noisewise.likelihood.scrambles import log_sum
 from noisewise.populations.parameters import Array, Theta, rows_of
+from noisewise.populations.population import AnyPopulation
 from noisewise.release import Release
 
 __all__ = ["WholeTables"]
@@ -40,7 +41,7 @@ class WholeTables(GroupLaw):
     """Additive releases of the same n records of one column, each of few kinds."""
 
     releases: tuple[Release, ...]
-    population: Any
+    population: AnyPopulation
     n: int
     points: RecordPoints
     kinds: Array  # (m, d): the features of a record of each kind
@@ -50,7 +51,7 @@ class WholeTables(GroupLaw):
     cautions: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
-    def of(cls, releases: tuple[Release, ...], population: Any, *, n: int) -> WholeTables | None:
+    def of(cls, releases: tuple[Release, ...], population: AnyPopulation, *, n: int) -> WholeTables | None:
         """None where records are of too many kinds, or the tables too many."""
         schema = releases[0].schema
         row = tuple(feature for release in releases for feature in row_of(release))

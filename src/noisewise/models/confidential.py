@@ -10,13 +10,12 @@ and a few turns of these two draw T. Only what the method's own law says is used
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisewise.likelihood.normal_laplace import draw_mixing
+from noisewise.types import Floats
 
 __all__ = ["TURNS", "behind_noise"]
 
-Floats = NDArray[np.float64]
 TURNS = 50
 
 

@@ -16,10 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from noisewise.errors import Unsupported
 from noisewise.laws import Form, additive_law, cell_law, normal_mixture
 from noisewise.laws.finite import randomized_response
 from noisewise.populations.parameters import Array
-from noisewise.privacy.guarantee import Guarantee, PureDP
+from noisewise.privacy.guarantee import Guarantee
 from noisewise.query import Query
 
 __all__ = ["Asked", "Question", "asked_by", "asked_cells", "asked_clip", "asked_of", "noise_share", "question_of"]
@@ -78,7 +79,7 @@ class Question(NamedTuple):
 
     def query(self, id: str | None = None) -> Query:
         """The question as a query again."""
-        return Query(self.guarantee, self.low, self.high, self.edges, id)
+        return Query(guarantee=self.guarantee, low=self.low, high=self.high, edges=self.edges, id=id)
 
 
 def question_of(query: Query) -> Question:
@@ -107,25 +108,34 @@ def asked_by(question: Question) -> Asked:
 
 
 @lru_cache(maxsize=256)
+def asked_unit(guarantee: Guarantee) -> Asked:
+    """A clipped answer on [0, 1]: its noise is the share of the width that any interval gets."""
+    return asked_of(Query.clip(0, 1, guarantee=guarantee))
+
+
 def noise_share(guarantee: Guarantee) -> float:
     """The noise of a clipped answer as a share of the interval's width."""
-    return asked_of(Query.clip(0, 1, guarantee)).noise
+    return asked_unit(guarantee).noise
 
 
 def asked_clip(low: float, high: float, guarantee: Guarantee) -> Asked:
     """A candidate interval."""
-    return Asked(low, high, (high - low) * noise_share(guarantee), isinstance(guarantee, PureDP))
+    unit = asked_unit(guarantee)
+    return Asked(low, high, (high - low) * unit.noise, unit.is_laplace)
 
 
-def asked_cells(edges: tuple[float, ...], guarantee: PureDP) -> Asked:
+def asked_cells(edges: tuple[float, ...], guarantee: Guarantee) -> Asked:
     """Candidate cells."""
     keep, other = _kept(guarantee, len(edges) + 1)
     return Asked(edges=edges, keep=keep, other=other)
 
 
 @lru_cache(maxsize=256)
-def _kept(guarantee: PureDP, cells: int) -> tuple[float, float]:
-    law = randomized_response(cells, guarantee.epsilon)
+def _kept(guarantee: Guarantee, cells: int) -> tuple[float, float]:
+    epsilon = guarantee.pure_epsilon
+    if epsilon is None:
+        raise Unsupported(f"Questions about cells need PureDP, not {guarantee!r}.")
+    law = randomized_response(cells, epsilon)
     return float(law.keep), float(law.other)
 
 

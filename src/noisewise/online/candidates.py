@@ -20,7 +20,7 @@ from noisewise.online.asked import Asked, asked_cells, asked_clip, is_rising
 from noisewise.online.clipped_steps import cumulative, first_value, is_summed
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import Population
-from noisewise.privacy.guarantee import Guarantee, PureDP
+from noisewise.privacy.guarantee import Guarantee
 
 __all__ = ["FAMILIES", "NARROWEST", "candidates", "checked_families", "quantiles"]
 
@@ -34,12 +34,12 @@ MOST_VALUES = 40
 MOST_SUMMED = 2000
 JUST_ABOVE_0 = 1e-300
 NARROWEST = 1e-12  # of a location: the finest scale that questions go down to
-Quantile = Callable[[Array], Array]
+QuantileFunction = Callable[[Array], Array]
 
 
 def checked_families(given: object, law: AnswerLaw, guarantee: Guarantee) -> tuple[str, ...]:
     """The families asked for, each valid under the guarantee and the population; "auto" is all that are."""
-    is_pure = isinstance(guarantee, PureDP)
+    is_pure = guarantee.pure_epsilon is not None
     valid = tuple(name for name in FAMILIES if (law.can_clip if name == "clip" else is_pure))
     if given == "auto":
         if not valid:
@@ -61,7 +61,7 @@ def checked_families(given: object, law: AnswerLaw, guarantee: Guarantee) -> tup
     return names
 
 
-def candidates(family: str, guarantee: Guarantee, quantile: Quantile, *, is_discrete: bool) -> list[Asked]:
+def candidates(family: str, guarantee: Guarantee, quantile: QuantileFunction, *, is_discrete: bool) -> list[Asked]:
     """The questions of one family about a population with the given quantiles."""
     upper, middle, lower = (float(v) for v in quantile(np.array([0.75, 0.5, 0.25])))
     spread = max((upper - lower) / 1.35, NARROWEST * abs(middle))
@@ -73,7 +73,7 @@ def _both_sides(shares: Array) -> Array:
     return np.concatenate([shares, [0.5], 1 - shares[::-1]])
 
 
-def quantiles(population: Population, theta: Theta) -> Quantile:
+def quantiles(population: Population, theta: Theta) -> QuantileFunction:
     """The quantiles at one theta; those of a cdf that is added up end at `MOST_SUMMED` values."""
     if not is_summed(population):
         return lambda u: np.ravel(population.quantile(u, theta))
@@ -84,13 +84,14 @@ def quantiles(population: Population, theta: Theta) -> Quantile:
         name = population.distribution.name
         raise Unsupported(
             f"scipy has no formula for the cdf of {name} and adds it up, and under this prior more than a quarter of "
-            f"all values may lie above {values[-1]:.0f}: questions would take minutes. Use a prior with a lighter "
-            f"tail, or one fixed question, such as queries=Query.cells([{least + 0.5:g}, {least + 9.5:g}], guarantee)."
+            f"all values may lie above {values[-1]:.0f}: questions would take minutes. Use a prior with a "
+            f"lighter tail, or one fixed question, such as "
+            f"queries=Query.cells([{least + 0.5:g}, {least + 9.5:g}], guarantee=...)."
         )
     return lambda u: np.asarray(values[np.minimum(np.searchsorted(below, u), values.size - 1)])
 
 
-def _values(quantile: Quantile) -> Array:
+def _values(quantile: QuantileFunction) -> Array:
     """The values of a discrete record that are worth a question: never one alone."""
     low, high = (float(v) for v in quantile(np.array([1e-3, 1 - 1e-3])))
     if not low < high:
@@ -103,7 +104,7 @@ def _values(quantile: Quantile) -> Array:
     return np.unique(np.round(np.linspace(low, high, MOST_VALUES)))
 
 
-def _intervals(guarantee: Guarantee, quantile: Quantile, values: Array | None, spread: float) -> list[Asked]:
+def _intervals(guarantee: Guarantee, quantile: QuantileFunction, values: Array | None, spread: float) -> list[Asked]:
     if values is not None and values.size < MOST_VALUES:
         some = values if values.size <= 12 else values[np.unique(np.linspace(0, values.size - 1, 12).astype(int))]
         return [asked_clip(float(a), float(b), guarantee) for i, a in enumerate(some) for b in some[i + 1 :]]
@@ -117,14 +118,12 @@ def _intervals(guarantee: Guarantee, quantile: Quantile, values: Array | None, s
     return [asked_clip(low, high, guarantee) for low, high in ends if low < high]
 
 
-def _thresholds(guarantee: Guarantee, quantile: Quantile, values: Array | None, _: float) -> list[Asked]:
-    assert isinstance(guarantee, PureDP)
+def _thresholds(guarantee: Guarantee, quantile: QuantileFunction, values: Array | None, _: float) -> list[Asked]:
     edges = quantile(_both_sides(THRESHOLDS)) if values is None else values[1:] - 0.5
     return [asked_cells((float(edge),), guarantee) for edge in np.unique(edges)]
 
 
-def _cells(guarantee: Guarantee, quantile: Quantile, values: Array | None, spread: float) -> list[Asked]:
-    assert isinstance(guarantee, PureDP)
+def _cells(guarantee: Guarantee, quantile: QuantileFunction, values: Array | None, spread: float) -> list[Asked]:
     rows: Iterable[Array] = (
         centre + gap * spread * (np.arange(cells - 1) - 0.5 * (cells - 2))
         for centre in quantile(_both_sides(CENTRES))

@@ -58,32 +58,32 @@ def log_total(listed: Listed, mean: Array, sd: Array, *, is_laplace: bool) -> Ar
     return out
 
 
-@njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, error_model="numpy")
 def _phi(x: float) -> float:
     return 0.5 * math.erfc(-x / ROOT_2)
 
 
-@njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, error_model="numpy")
 def _mills(x: float) -> float:
     """Phi(-x) exp(x^2/2) for x >= 0."""
-    return 0.5 * erfcx(x / ROOT_2)  # type: ignore[no-any-return]
+    return 0.5 * erfcx(x / ROOT_2)
 
 
-@njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, error_model="numpy")
 def _tilted(c: float, d: float, k: float, width: float) -> float:
     """int_c^d phi(x) exp(k (x - d)) dx."""
     if width <= 0.0:
         return 0.0
     below, above = c - k, d - k
     if above <= 0.0:
-        return math.exp(-0.5 * d * d) * (_mills(-above) - math.exp(0.5 * width * (below + above)) * _mills(-below))  # type: ignore[no-any-return]
+        return math.exp(-0.5 * d * d) * (_mills(-above) - math.exp(0.5 * width * (below + above)) * _mills(-below))
     if below >= 0.0:
         faded = math.exp(-0.5 * width * (below + above)) * _mills(above)
-        return math.exp(-0.5 * c * c - k * width) * (_mills(below) - faded)  # type: ignore[no-any-return]
-    return math.exp(k * (0.5 * k - d)) * (_phi(above) - _phi(below))  # type: ignore[no-any-return]
+        return math.exp(-0.5 * c * c - k * width) * (_mills(below) - faded)
+    return math.exp(k * (0.5 * k - d)) * (_phi(above) - _phi(below))
 
 
-@njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, error_model="numpy")
 def _log_laplace(y: float, low: float, high: float, noise: float, mean: float, sd: float) -> float:
     a, b, k = (low - mean) / sd, (high - mean) / sd, sd / noise
     at = min(max(y, low), high)
@@ -94,14 +94,14 @@ def _log_laplace(y: float, low: float, high: float, noise: float, mean: float, s
     return math.log(q) - abs(y - at) / noise - math.log(2.0 * noise)
 
 
-@njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, error_model="numpy")
 def _log_phi(x: float) -> float:
     if x > -5.0:
         return math.log(_phi(x))
     return -0.5 * x * x + math.log(_mills(-x))
 
 
-@njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, error_model="numpy")
 def _log_gaussian(y: float, low: float, high: float, noise: float, mean: float, sd: float) -> float:
     a, b = (low - mean) / sd, (high - mean) / sd
     total = math.hypot(sd, noise)
@@ -120,32 +120,32 @@ def _log_gaussian(y: float, low: float, high: float, noise: float, mean: float, 
         inside = math.log(_phi(d) - _phi(c))
     three = inside - 0.5 * d3 * d3 - math.log(total)
     top = max(one, max(two, three))
-    return top + math.log(math.exp(one - top) + math.exp(two - top) + math.exp(three - top)) - LOG_ROOT_2PI  # type: ignore[no-any-return]
+    return top + math.log(math.exp(one - top) + math.exp(two - top) + math.exp(three - top)) - LOG_ROOT_2PI
 
 
-@njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, error_model="numpy")
 def _laplace_one(y: Array, low: float, high: float, noise: float, mean: Array, sd: Array, out: Array) -> None:
     for k in range(mean.size):
         for i in range(y.size):
             out[k, i] = _log_laplace(y[i], low, high, noise, mean[k], sd[k])
 
 
-@njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, error_model="numpy")
 def _gaussian_one(y: Array, low: float, high: float, noise: float, mean: Array, sd: Array, out: Array) -> None:
     for k in range(mean.size):
         for i in range(y.size):
             out[k, i] = _log_gaussian(y[i], low, high, noise, mean[k], sd[k])
 
 
-@njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, error_model="numpy")
 def _faded(z: float, k: float, density: float) -> float:
     """S(z) = e^{-z^2/2} M(k - z), with density = e^{-z^2/2}; for z > k M is what is left of e^{(k-z)^2/2}."""
     if z <= k:
-        return density * mills(k - z)  # type: ignore[no-any-return]
-    return math.exp(k * (0.5 * k - z)) - density * mills(z - k)  # type: ignore[no-any-return]
+        return density * mills(k - z)
+    return math.exp(k * (0.5 * k - z)) - density * mills(z - k)
 
 
-@njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, error_model="numpy")
 def _laplace_total(
     starts: Any, low: Array, high: Array, noise: Array, y: Array, weight: Array, mean: Array, sd: Array, out: Array
 ) -> None:
@@ -172,7 +172,7 @@ def _laplace_total(
         out[i] = total
 
 
-@njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, error_model="numpy")
 def _gaussian_total(
     starts: Any, low: Array, high: Array, noise: Array, y: Array, weight: Array, mean: Array, sd: Array, out: Array
 ) -> None:

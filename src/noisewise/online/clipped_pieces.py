@@ -46,7 +46,7 @@ def log_densities(y: Array, asked: Asked, loc: Array, scale: Array, kind: int) -
     return out
 
 
-@njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, error_model="numpy")
 def _log_below(d: float, kind: int) -> float:
     """log P(U <= d) of the standard population, and by mirroring Laplace's log P(U >= -d)."""
     if kind == LAPLACE:
@@ -56,35 +56,35 @@ def _log_below(d: float, kind: int) -> float:
     return math.log(-math.expm1(-d)) if kind == EXPONENTIAL else math.log(min(d, 1.0))
 
 
-@njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, error_model="numpy")
 def _log_above(d: float, kind: int) -> float:
     """log P(U >= d) of the standard population."""
     if kind == LAPLACE:
-        return _log_below(-d, kind)  # type: ignore[no-any-return]
+        return _log_below(-d, kind)
     if d <= 0.0:
         return 0.0
     return -d if kind == EXPONENTIAL else math.log(max(1.0 - d, 0.0))
 
 
-@njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, error_model="numpy")
 def _log_noise(r: float, is_laplace: bool) -> float:
     """log g, but for what it has in front."""
     return -abs(r) if is_laplace else -0.5 * r * r
 
 
-@njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, error_model="numpy")
 def _fallen(a: float, w: float) -> float:
     """int_0^w e^{-a t} dt, a >= 0."""
     fall = a * w
     return w if fall == 0.0 else -math.expm1(-fall) / a
 
 
-@njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, error_model="numpy")
 def _bent(a: float, w: float) -> float:
     """J(a, w), a >= 0."""
     fall = (a + 0.5 * w) * w
     if fall > FLAT:
-        return ROOT_2PI * (mills(a) - math.exp(-fall) * mills(a + w))  # type: ignore[no-any-return]
+        return ROOT_2PI * (mills(a) - math.exp(-fall) * mills(a + w))
     total = 0.0
     for j in range(ORDER):
         t = w * NODES[j]
@@ -92,7 +92,7 @@ def _bent(a: float, w: float) -> float:
     return w * total
 
 
-@njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, error_model="numpy")
 def _log_piece(r: float, w: float, v: float, is_laplace: bool) -> float:
     """log int_0^w e^{-v t} g(t - r) dt, but for what g has in front."""
     if is_laplace:
@@ -108,7 +108,7 @@ def _log_piece(r: float, w: float, v: float, is_laplace: bool) -> float:
     return v * (0.5 * v - r) + math.log(0.5 * ROOT_2PI * (math.erf(b / ROOT_2) + math.erf(-a / ROOT_2)))
 
 
-@njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, error_model="numpy")
 def _each(
     y: Array, low: float, high: float, noise: float, is_laplace: bool, locs: Array, scales: Array, kind: int,
     out: Array,

@@ -82,7 +82,7 @@ def log_densities(y: Array, asked: Asked, loc: Array, scale: Array, base: Base) 
     return out
 
 
-@njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, error_model="numpy")
 def _log_standard(u: float, kind: int, nu: float, log_constant: float) -> float:
     """log f of the standard density."""
     if kind == STUDENT:
@@ -96,14 +96,14 @@ def _log_standard(u: float, kind: int, nu: float, log_constant: float) -> float:
     return -u - math.exp(-u) if kind == GUMBEL else u - math.exp(u)
 
 
-@njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, error_model="numpy")
 def _log_noise(u: float, z: float, k: float, is_laplace: bool) -> float:
     """log g at u, but for what g has in front."""
     r = k * (z - u)
     return -abs(r) if is_laplace else -0.5 * r * r
 
 
-@njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, error_model="numpy")
 def _panel(u: float, z: float, k: float, is_laplace: bool, kind: int, nu: float) -> float:
     """How wide the panel that begins at u may be."""
     width = WIDEST[kind]
@@ -115,7 +115,7 @@ def _panel(u: float, z: float, k: float, is_laplace: bool, kind: int, nu: float)
     return min(width, min(BENT, STEEPEST / max(k * abs(z - u), 1.0)) / k)  # type: ignore[no-any-return]
 
 
-@njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, error_model="numpy")
 def _added(
     total: float, top: float, start: float, stop: float, z: float, k: float, is_laplace: bool, kind: int, nu: float,
     log_constant: float,
@@ -146,7 +146,7 @@ def _added(
     return total, top
 
 
-@njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, error_model="numpy")
 def _log_density(
     y: float, low: float, high: float, noise: float, is_laplace: bool, loc: float, scale: float, below: float,
     above: float, kind: int, nu: float, log_constant: float,
@@ -164,10 +164,10 @@ def _log_density(
     if a < b:
         total, top = _added(total, top, a, kink, z, k, is_laplace, kind, nu, log_constant)
         total, top = _added(total, top, kink, b, z, k, is_laplace, kind, nu, log_constant)
-    return top + math.log(total) - math.log(noise) - (LOG_2 if is_laplace else LOG_ROOT_2PI)  # type: ignore[no-any-return]
+    return top + math.log(total) - math.log(noise) - (LOG_2 if is_laplace else LOG_ROOT_2PI)
 
 
-@njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, error_model="numpy")
 def _each(
     y: Array, low: float, high: float, noise: float, is_laplace: bool, loc: Array, scale: Array, below: Array,
     above: Array, kind: int, nu: float, log_constant: float, out: Array,

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from noisewise.deprecation import by_name
 from noisewise.errors import InvalidArgument
 from noisewise.inference.transform import Transform
 from noisewise.online.answer_information import Stencil, information, stencil
@@ -45,7 +46,8 @@ class Interval:
     value: float
 
 
-def best_interval(base: Any, guarantee: Guarantee, *, score: str = "location") -> Interval:
+@by_name("guarantee", write="best_interval('normal', guarantee=PureDP(1))", places=("base", "guarantee"))
+def best_interval(base: Any, *, guarantee: Guarantee, score: str = "location") -> Interval:
     """The best interval for a standard distribution: "normal", or one of scipy.stats such as stats.t(5)."""
     from scipy import stats
 

@@ -80,7 +80,9 @@ class LatentSurvey:
         self._target = Target(
             Transform(population.supports), population.log_prior, population.log_prior, population.sample_prior
         )
-        self._best: Interval | None = None if query is not None else best_interval("normal", guarantee, score=score)
+        self._best: Interval | None = (
+            None if query is not None else best_interval("normal", guarantee=guarantee, score=score)
+        )
         self._asked: list[Asked] = []
         self._readings: list[float] = []
         position = self._target.draw_prior(self._rng, self.n_particles)
@@ -94,7 +96,7 @@ class LatentSurvey:
         chosen = self._rng.choice(self.n_particles, p=weights(self._particles.log_weight))
         loc, scale = self._law.place(self._target.parameters(self._particles.position[chosen]))
         low, high = (float(loc[0] + scale[0] * end) for end in (self._best.low, self._best.high))
-        return Query.clip(low, high, self.guarantee)
+        return Query.clip(low, high, guarantee=self.guarantee)
 
     def answer(self, answer: Answer) -> None:
         """Algorithm 2: resample, rejuvenate, propagate, weight."""

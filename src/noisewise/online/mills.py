@@ -34,7 +34,7 @@ def _table() -> Array:
 TABLE = _table()
 
 
-@njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, error_model="numpy")
 def mills(x: float) -> float:
     """M(x) for x >= 0."""
     if not x < 36.0:

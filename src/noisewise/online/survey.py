@@ -1,6 +1,6 @@
 """A survey under local privacy: ask the next person the most informative question, learn from each noisy answer.
 
-    survey = Survey(population, PureDP(1), seed=1)
+    survey = Survey(population, guarantee=PureDP(1), seed=1)
     query = survey.ask()                   plain data: send it to a person
     answer = respond(query, x, cap=...)    there, with secure noise, before anything leaves; a survey never sees x
     survey.learn(answer)                   the posterior moves
@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from noisewise.deprecation import by_name
 from noisewise.errors import InvalidArgument, NoisewiseError, Unsupported
 from noisewise.exact import integer
 from noisewise.inference.posterior import Posterior
@@ -64,11 +65,12 @@ class Receipt:
 class Survey:
     """Questions, answers and the posterior of one population; see the module."""
 
+    @by_name("guarantee", write="Survey(population, guarantee=PureDP(1))", places=("self", "population", "guarantee"))
     def __init__(
         self,
         population: Population,
-        guarantee: Guarantee,
         *,
+        guarantee: Guarantee,
         queries: Queries = "auto",
         score: str = "logdet",
         n_particles: int = 1000,
@@ -168,9 +170,9 @@ class Survey:
             label = self._sessions.label(self.issued)
             try:
                 if question.edges is not None:
-                    query = Query.cells(question.edges, self.guarantee, id=label)
+                    query = Query.cells(question.edges, guarantee=self.guarantee, id=label)
                 else:
-                    query = Query.clip(question.low, question.high, self.guarantee, id=label)
+                    query = Query.clip(question.low, question.high, guarantee=self.guarantee, id=label)
             except NoisewiseError:  # a draw so far out, or so narrow, that no double holds its question
                 is_wide = question.is_huge
                 continue

@@ -108,8 +108,9 @@ def read_problem(
     """The decision problem of a model."""
     if isinstance(model, FiniteModel):
         if n is not None or statistic is not None or schema is not None:
-            raise InvalidArgument("A FiniteModel says everything itself; leave n, statistic and schema out.",
-                                  argument="n")  # fmt: skip
+            raise InvalidArgument(
+                "A FiniteModel says everything itself; leave n, statistic and schema out.", argument="n"
+            )
         values = estimand_values(estimand, model.theta)
         belief = PointBelief.of(values, model.prior, model.likelihood, is_monotone=False)
         return Problem(belief, model.neighbours)
@@ -233,12 +234,14 @@ def _pairs(given: Pairs | None, size: int) -> tuple[tuple[int, int], ...]:
         )
     for pair in given:
         if isinstance(pair, str) or not isinstance(pair, Iterable) or len(tuple(pair)) != 2:
-            raise InvalidArgument(f"neighbours holds {pair!r:.60}: expected pairs of values, as in (0, 1).",
-                                  argument="neighbours")  # fmt: skip
+            raise InvalidArgument(
+                f"neighbours holds {pair!r:.60}: expected pairs of values, as in (0, 1).", argument="neighbours"
+            )
         one, other = (integer(end, "neighbours", minimum=0, maximum=size - 1) for end in pair)
         if one == other:
-            raise InvalidArgument(f"neighbours holds ({one}, {other}): a value is no neighbour of itself.",
-                                  argument="neighbours")  # fmt: skip
+            raise InvalidArgument(
+                f"neighbours holds ({one}, {other}): a value is no neighbour of itself.", argument="neighbours"
+            )
         pairs.append((one, other))
     return tuple(pairs)
 

@@ -1,6 +1,6 @@
 """The best private point estimate: the one estimator that no epsilon-private mechanism beats on average.
 
-    estimator = optimal_estimator(Bernoulli(p=stats.beta(2, 2)), "squared", PureDP(1), n=10)
+    estimator = optimal_estimator(Bernoulli(p=stats.beta(2, 2)), "squared", guarantee=PureDP(1), n=10)
 
 For a count, geometric noise and the Bayes action are exactly that (`geometric`), where the conditions of the theorem
 hold; `duality` decides the other cases by a bound on every private estimator, and a linear program (`program`) answers
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from noisewise.deprecation import by_name
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import integer
 from noisewise.point import duality, geometric, program
@@ -26,7 +27,7 @@ from noisewise.point.losses import Loss, read_loss
 from noisewise.point.models import Problem, read_problem
 from noisewise.point.simplex import dirichlet_alpha, table_estimator
 from noisewise.populations.parameters import Array
-from noisewise.privacy.guarantee import PureDP
+from noisewise.privacy.guarantee import Guarantee, PureDP, checked_guarantee
 
 METHODS = ("auto", "geometric", "program")
 MOST_EXACT = 50_000  # entries of a matrix of Fractions: counts of 222 records
@@ -51,11 +52,14 @@ NOISE = "The loss is ordered and the belief monotone in the count: no other priv
 LISTED = "No private estimator that gives one of {count} answers has a Bayes risk below {bound:.6g}."
 
 
+@by_name(
+    "guarantee", write="optimal_estimator(model, 'squared', guarantee=PureDP(1))", places=("model", "loss", "guarantee")
+)
 def optimal_estimator(
     model: object,
     loss: object,
-    guarantee: PureDP,
     *,
+    guarantee: Guarantee,
     n: int | None = None,
     statistic: object = None,
     schema: object = None,
@@ -73,9 +77,12 @@ def optimal_estimator(
     parameter itself. `actions` lists the only answers allowed; otherwise any number may be one. `method` "geometric"
     and "program" insist on one way; a program begins with `grid` answers.
     """
-    if not isinstance(guarantee, PureDP):
-        raise InvalidArgument(f"guarantee = {guarantee!r:.60}: an optimal estimator keeps PureDP(epsilon).",
-                              argument="guarantee")  # fmt: skip
+    epsilon = checked_guarantee(guarantee).pure_epsilon
+    if epsilon is None:
+        raise InvalidArgument(
+            f"guarantee = {guarantee!r:.60}: an optimal estimator keeps PureDP(epsilon).", argument="guarantee"
+        )
+    pure = PureDP(epsilon)
     if method not in METHODS:
         raise InvalidArgument(f"method = {method!r:.40}; there are {', '.join(METHODS)}.", argument="method")
     points = integer(grid, "grid", minimum=2, maximum=100_000)
@@ -87,14 +94,14 @@ def optimal_estimator(
                 "For a table of counts the loss is 'squared', summed over the cells, of their probabilities; write "
                 "anything else as a FiniteModel."
             )
-        return table_estimator(alpha, n, guarantee, method=method, answers=points)
+        return table_estimator(alpha, n, pure, method=method, answers=points)
     problem = read_problem(model, wanted, n=n, statistic=statistic, schema=schema, estimand=estimand)
     allowed = None if actions is None else _allowed(actions)
     if method == "geometric" or (method == "auto" and problem.is_path and allowed is None):
-        found = _by_noise(problem, wanted, guarantee, is_asked=method == "geometric", is_free=allowed is None)
+        found = _by_noise(problem, wanted, pure, is_asked=method == "geometric", is_free=allowed is None)
         if found is not None:
             return found
-    return _by_program(problem, wanted, guarantee, allowed, points)
+    return _by_program(problem, wanted, pure, allowed, points)
 
 
 def _by_noise(problem: Problem, loss: Loss, guarantee: PureDP, *, is_asked: bool, is_free: bool) -> Estimator | None:

@@ -18,6 +18,8 @@ import numpy as np
 
 from noisewise.errors import InvalidArgument
 from noisewise.printable import did_you_mean
+from noisewise.types import Array as Array
+from noisewise.types import Theta as Theta
 
 # What other libraries call the same parameter.
 OTHER_NAMES = {
@@ -25,8 +27,6 @@ OTHER_NAMES = {
     "lam": "rate", "lambda_": "rate", "mu_log": "log_mean", "sigma_log": "log_sd", "prob": "p", "probability": "p",
     "alpha": "shape", "k": "shape", "beta": "rate", "a": "low", "b": "high",
 }  # fmt: skip
-Array = np.ndarray[Any, np.dtype[np.float64]]
-Theta = Mapping[str, Array]  # free parameters, one row a value: shape (K,) or (K, m) for a vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +125,16 @@ class Parameters:
 
     def sample(self, rng: np.random.Generator, count: int) -> dict[str, Array]:
         """`count` draws of the free parameters from the prior."""
-        drawn = {name: np.asarray(prior.rvs(size=count, random_state=rng), dtype=float)
-                 for name, prior in self.priors.items()}  # fmt: skip
+        drawn = {
+            name: np.asarray(prior.rvs(size=count, random_state=rng), dtype=float)
+            for name, prior in self.priors.items()
+        }
         if self.joint is not None:
             names, prior = self.joint
             drawn.update(zip(names, map(np.asarray, prior.rvs(size=count, random_state=rng)), strict=True))
-        return {name: np.reshape(drawn[name], (count, -1) if self.supports[name].size else (count,))
-                for name in self.free}  # fmt: skip
+        return {
+            name: np.reshape(drawn[name], (count, -1) if self.supports[name].size else (count,)) for name in self.free
+        }
 
 
 def read_parameters(
@@ -211,8 +214,9 @@ def _prior_support(prior: Any, name: str, domain: Support) -> Support:
     with np.errstate(all="ignore"):
         ends = prior.support()
         if np.ndim(ends[0]):
-            raise InvalidArgument(f"The prior of {name} must be one-dimensional, not {np.size(ends[0])} distributions.",
-                                  argument=name)  # fmt: skip
+            raise InvalidArgument(
+                f"The prior of {name} must be one-dimensional, not {np.size(ends[0])} distributions.", argument=name
+            )
         _check_own_numbers(prior, name)
         low, high = map(float, ends)
         middle = float(prior.logpdf(prior.median())) if low < high else math.nan
@@ -263,8 +267,9 @@ def _number(value: object, name: str, domain: Support) -> Array:
             or not np.all((vector > 0) & (vector <= 1))
             or abs(vector.sum() - 1) > 1e-9
         ):
-            raise InvalidArgument(f"{name} must list probabilities that sum to 1, or be stats.dirichlet([...]).",
-                                  argument=name)  # fmt: skip
+            raise InvalidArgument(
+                f"{name} must list probabilities that sum to 1, or be stats.dirichlet([...]).", argument=name
+            )
         # Probabilities that sum to 1 up to rounding are kept to the bit, so that they can be written and read again.
         is_whole = abs(vector.sum() - 1) <= 4e-16 * vector.size
         return np.asarray((vector if is_whole else vector / vector.sum())[None, :])

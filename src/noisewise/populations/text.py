@@ -48,9 +48,15 @@ Written = Population | Joint | MultivariateNormal
 Model = TypeVar("Model")
 
 NAMED: Mapping[str, Callable[..., Population]] = {
-    "normal": Normal, "uniform": Uniform, "bernoulli": Bernoulli, "categorical": Categorical, "poisson": Poisson,
-    "exponential": Exponential, "gamma": Gamma, "lognormal": LogNormal,
-}  # fmt: skip
+    "normal": Normal,
+    "uniform": Uniform,
+    "bernoulli": Bernoulli,
+    "categorical": Categorical,
+    "poisson": Poisson,
+    "exponential": Exponential,
+    "gamma": Gamma,
+    "lognormal": LogNormal,
+}
 EXAMPLES: Mapping[str, str] = {
     "normal": "normal(mean=norm(50, 50), sd=halfnorm(scale=50))",
     "uniform": "uniform(low=0, high=halfnorm(scale=100))",
@@ -69,8 +75,9 @@ SEVERAL = {"dirichlet": stats.dirichlet, "normal_inverse_gamma": stats.normal_in
 def population_from_text(text: str) -> Written:
     """Read a population such as 'normal(mean=norm(50, 50), sd=halfnorm(scale=50))'."""
     if not isinstance(text, str) or not text.strip():
-        raise InvalidSpec(f"Expected a population such as 'normal(mean=norm(0, 1), sd=2)', not {shown(text)}.",
-                          where="population")  # fmt: skip
+        raise InvalidSpec(
+            f"Expected a population such as 'normal(mean=norm(0, 1), sd=2)', not {shown(text)}.", where="population"
+        )
     if len(text) > LONGEST_TEXT:
         raise InvalidSpec(f"A population of {len(text)} characters is longer than {LONGEST_TEXT}.", where="population")
     try:
@@ -85,20 +92,25 @@ def population_from_text(text: str) -> Written:
 def population_from_spec(table: Mapping[str, str]) -> Written:
     """Read a spec's [population]: one text a column; one column keeps plain parameter names, several are a Joint."""
     if not isinstance(table, Mapping) or not table:
-        raise InvalidSpec("[population] needs an entry for each column, as in income = \"normal(...)\".",
-                          where="population")  # fmt: skip
+        raise InvalidSpec(
+            '[population] needs an entry for each column, as in income = "normal(...)".', where="population"
+        )
     if ANY_COLUMN in table:
         if len(table) > 1:
-            raise InvalidSpec(f"[population] has {ANY_COLUMN!r}, which stands for all columns, and others beside it.",
-                              where="population")  # fmt: skip
+            raise InvalidSpec(
+                f"[population] has {ANY_COLUMN!r}, which stands for all columns, and others beside it.",
+                where="population",
+            )
         return population_from_text(table[ANY_COLUMN])
     columns = {}
     with _timed():
         for column, text in table.items():
             population = population_from_text(text)
             if not isinstance(population, Population):
-                raise InvalidSpec(f"The entry of {column!r:.60} describes several columns; write it under "
-                                  f"{ANY_COLUMN!r}.", where=str(column))  # fmt: skip
+                raise InvalidSpec(
+                    f"The entry of {column!r:.60} describes several columns; write it under {ANY_COLUMN!r}.",
+                    where=str(column),
+                )
             columns[column] = population
     if len(columns) == 1:
         ((column, population),) = columns.items()
@@ -292,8 +304,10 @@ def timed_call(make: Callable[[Mapping[str, ast.expr]], Model], name: str, nodes
 
 
 def _refuse(node: ast.AST) -> NoReturn:
-    raise InvalidSpec(f"{_shown(node)} is not part of the language of populations: write numbers, lists, and "
-                      "distributions by name.", where="population")  # fmt: skip
+    raise InvalidSpec(
+        f"{_shown(node)} is not part of the language of populations: write numbers, lists, and distributions by name.",
+        where="population",
+    )
 
 
 def _shown(node: ast.AST) -> str:

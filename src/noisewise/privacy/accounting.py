@@ -17,10 +17,8 @@ fixed proportions:
 PureDP and ApproxDP charges alone only add. With nothing converted delta_A itself is reported. If no delta is left for
 a conversion that must be made, it is made on top of delta_A: the total is then true, and beyond the limit.
 
-Conversions, at a given delta, rounded up in the 12th digit:
-    rho-zCDP  epsilon = min over t > 0 of rho (1+t) + (log(1/delta) - log(1+t))/t - log(1+1/t)
-              (order 1+t; Canonne, Kamath & Steinke 2020; every t is valid, so the search need not be exact)
-    mu-GDP    the root of delta = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)   (Dong, Roth & Su 2022)
+The conversions at a given delta are those of `privacy.conversion`. A kind of another package says by `shares` what it
+is under an ApproxDP limit, and by a conversion without a delta what it costs under any other.
 
 Mechanisms may always be chosen after seeing earlier releases. If all charges are of one kind, or PureDP with ApproxDP,
 or PureDP with ZeroConcentratedDP under a limit of the latter, so may the *sizes* of later charges: these totals are
@@ -31,24 +29,29 @@ mixtures under an ApproxDP limit the proof is for sizes that do not depend on ea
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Context, Decimal, localcontext
+from decimal import localcontext
 from fractions import Fraction
-from functools import lru_cache, singledispatch
+from functools import singledispatch
 from itertools import pairwise
 
-from noisewise.errors import Incomparable, InvalidArgument
+from noisewise.errors import Incomparable, InvalidArgument, Unregistered
 from noisewise.exact import SMALLEST, fraction
-from noisewise.privacy.calibration import decimal_context, decimal_of, gaussian_curve
-from noisewise.privacy.guarantee import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
+from noisewise.privacy.calibration import decimal_context, decimal_of
+from noisewise.privacy.conversion import gaussian_epsilon, round_up, zero_concentrated_epsilon
+from noisewise.privacy.guarantee import (
+    CONVERSIONS,
+    KINDS,
+    ApproxDP,
+    GaussianDP,
+    Guarantee,
+    PureDP,
+    ZeroConcentratedDP,
+)
 
-# The smallest epsilon reported where a conversion would allow none at all: an ApproxDP has epsilon > 0.
-LEAST_EPSILON = Fraction(1, 2**64)
 _SHARES = tuple(Fraction(k, 32) for k in (1, 4, 8, 12, 16, 20, 24, 28, 31))
-_BISECTION = Fraction(1, 2**45)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +90,7 @@ def compose(charges: Sequence[Guarantee], *, like: Guarantee) -> Guarantee:
     """The total of several charges on the same records, in the kind of the limit `like` (rules above)."""
     if not charges:
         raise InvalidArgument("charges = [] cannot be used: expected at least one charge.", argument="charges")
-    if isinstance(like, ApproxDP):
-        return _compose_approximately(charges, like)
-    return type(like).from_parts(*_sum_of_parts(charges, like))
+    return _total(like, charges)
 
 
 def parallel_total(charges: Sequence[Charge], *, like: Guarantee) -> ParallelTotal:
@@ -117,7 +118,7 @@ def remaining(
     left = limit.parts
     for (first, last), spent in _sweep(charges):
         if first < stop and start < last and spent:
-            here = (most - gone for most, gone in zip(limit.parts, _sum_of_parts(spent, limit), strict=True))
+            here = (most - gone for most, gone in zip(limit.parts, _sum_of_parts(limit, spent), strict=True))
             left = tuple(map(min, zip(left, here, strict=True)))
     return type(limit).from_parts(*left) if min(left) > 0 else None
 
@@ -131,7 +132,9 @@ def for_two_records(guarantee: Guarantee) -> Guarantee:
     change-one. Refused with `Incomparable` where no delta below 1 is left.
     """
     raise Incomparable(
-        f"{guarantee!r} has no known price for two records together. Nothing was spent.", guarantee=guarantee
+        f"{guarantee!r} has no known price for two records together: register one with "
+        "`noisewise.privacy.accounting.for_two_records`. Nothing was spent.",
+        guarantee=guarantee,
     )
 
 
@@ -154,7 +157,7 @@ def _(guarantee: GaussianDP) -> Guarantee:
 def _(guarantee: ApproxDP) -> Guarantee:
     # At 300 the smallest delta there is, 1e-100, has long grown beyond 1; further digits of e^epsilon tell no more.
     with localcontext(decimal_context(60)):
-        growth = _round_up(1 + decimal_of(min(guarantee.epsilon, Fraction(300))).exp())
+        growth = round_up(1 + decimal_of(min(guarantee.epsilon, Fraction(300))).exp())
     if growth * guarantee.delta >= 1:
         raise Incomparable(
             f"{guarantee!r} promises nothing about two records together: its delta would be 1. Nothing was spent.",
@@ -163,59 +166,91 @@ def _(guarantee: ApproxDP) -> Guarantee:
     return ApproxDP(2 * guarantee.epsilon, growth * guarantee.delta)
 
 
-@lru_cache(maxsize=1024)
-def zero_concentrated_epsilon(rho: Fraction, delta: Fraction) -> Fraction:
-    """The epsilon that rho-zCDP promises at this delta, rounded up."""
-    log_inverse_delta = math.log(delta.denominator) - math.log(delta.numerator)
-    rate = float(rho)
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """What charges are under an ApproxDP limit: amounts of the kinds whose composition is known, each exact."""
 
-    def bound(log_t: float) -> float:
-        t = math.exp(log_t)
-        return rate * (1 + t) + (log_inverse_delta - math.log1p(t)) / t - math.log1p(1 / t)
+    epsilon: Fraction = Fraction(0)  # with delta, of ApproxDP
+    delta: Fraction = Fraction(0)
+    pure: tuple[Fraction, ...] = ()
+    rho: Fraction = Fraction(0)
+    mu_squared: Fraction = Fraction(0)
 
-    t = Decimal(math.exp(_argmin(bound, -300.0, 300.0)))
-    with localcontext(decimal_context(60 + max(0, t.adjusted()))):
-        log_delta = decimal_of(delta).ln()
-        return _round_up(decimal_of(rho) * (1 + t) - (log_delta + (1 + t).ln()) / t - (1 + 1 / t).ln())
+    def __add__(self, other: Shares) -> Shares:
+        return Shares(
+            self.epsilon + other.epsilon,
+            self.delta + other.delta,
+            self.pure + other.pure,
+            self.rho + other.rho,
+            self.mu_squared + other.mu_squared,
+        )
 
+    @property
+    def must_convert(self) -> bool:
+        """Whether something in it has an epsilon only at a delta."""
+        return self.rho > 0 or self.mu_squared > 0
 
-@lru_cache(maxsize=1024)
-def gaussian_epsilon(mu_squared: Fraction, delta: Fraction) -> Fraction:
-    """The epsilon that mu-GDP promises at this delta, rounded up."""
-    with localcontext(decimal_context(60)):
-        target = decimal_of(delta)
-    if gaussian_curve(LEAST_EPSILON, mu_squared) <= target:
-        return LEAST_EPSILON
-    low, high = LEAST_EPSILON, zero_concentrated_epsilon(mu_squared / 2, delta)
-    while high - low > _BISECTION * high:
-        middle = (low + high) / 2
-        if gaussian_curve(middle, mu_squared) <= target:
-            high = middle
-        else:
-            low = middle
-    with localcontext(decimal_context(60)):
-        return _round_up(decimal_of(high))
+    @property
+    def added(self) -> Fraction:
+        """The epsilon of what only adds."""
+        return self.epsilon + sum(self.pure)
 
 
-def _compose_approximately(charges: Sequence[Guarantee], like: ApproxDP) -> ApproxDP:
-    approx = [charge for charge in charges if isinstance(charge, ApproxDP)]
-    epsilon = sum((charge.epsilon for charge in approx), Fraction(0))
-    delta = sum((charge.delta for charge in approx), Fraction(0))
-    pure = [charge.epsilon for charge in charges if isinstance(charge, PureDP)]
-    rho = sum((charge.rho for charge in charges if isinstance(charge, ZeroConcentratedDP)), Fraction(0))
-    mu_squared = sum((charge.mu_squared for charge in charges if isinstance(charge, GaussianDP)), Fraction(0))
-    added = epsilon + sum(pure)
-    left = like.delta - delta
-    must_convert = rho > 0 or mu_squared > 0
-    if not must_convert and (approx or left < SMALLEST):
-        return ApproxDP(added, delta)
+@singledispatch
+def shares(charge: Guarantee) -> Shares:
+    """What one charge is under an ApproxDP limit."""
+    raise Unregistered(
+        f"{charge!r} has no price under an ApproxDP limit: say what it is with "
+        "`noisewise.privacy.accounting.shares.register`, or use a limit of its own kind. Nothing was spent.",
+        piece="shares",
+    )
+
+
+@shares.register
+def _(charge: PureDP) -> Shares:
+    return Shares(pure=(charge.epsilon,))
+
+
+@shares.register
+def _(charge: ApproxDP) -> Shares:
+    return Shares(charge.epsilon, charge.delta)
+
+
+@shares.register
+def _(charge: ZeroConcentratedDP) -> Shares:
+    return Shares(rho=charge.rho)
+
+
+@shares.register
+def _(charge: GaussianDP) -> Shares:
+    return Shares(mu_squared=charge.mu_squared)
+
+
+def _shares_of(charges: Sequence[Guarantee]) -> Shares:
+    return sum((shares(charge) for charge in charges), Shares())
+
+
+@singledispatch
+def _total(like: Guarantee, charges: Sequence[Guarantee]) -> Guarantee:
+    """The parts add: that is what a part is."""
+    return type(like).from_parts(*_sum_of_parts(like, charges))
+
+
+@_total.register
+def _(like: ApproxDP, charges: Sequence[Guarantee]) -> ApproxDP:
+    of = _shares_of(charges)
+    left = like.delta - of.delta
+    if not of.must_convert and (of.epsilon > 0 or left < SMALLEST):
+        return ApproxDP(of.added, of.delta)
     if left < SMALLEST:
-        left = min(like.delta, (1 - delta) / 2)
-    together = rho + sum((one**2 / 2 for one in pure), Fraction(0))
+        left = min(like.delta, (1 - of.delta) / 2)
+    together = of.rho + sum((one**2 / 2 for one in of.pure), Fraction(0))
     candidates = [
-        (added + _converted(rho, mu_squared, left), delta + left) if must_convert else (added, like.delta),
-        (epsilon + _converted(together, mu_squared, left), delta + left),
-        (epsilon + _converted(together + mu_squared / 2, Fraction(0), left), delta + left),
+        (of.added + _converted(of.rho, of.mu_squared, left), of.delta + left)
+        if of.must_convert
+        else (of.added, like.delta),
+        (of.epsilon + _converted(together, of.mu_squared, left), of.delta + left),
+        (of.epsilon + _converted(together + of.mu_squared / 2, Fraction(0), left), of.delta + left),
     ]
     return ApproxDP(*min(candidates))
 
@@ -230,40 +265,63 @@ def _converted(rho: Fraction, mu_squared: Fraction, delta: Fraction) -> Fraction
     )
 
 
-def _sum_of_parts(charges: Sequence[Guarantee], like: Guarantee) -> tuple[Fraction, ...]:
+@singledispatch
+def _sum_of_parts(like: Guarantee, charges: Sequence[Guarantee]) -> tuple[Fraction, ...]:
+    """What charges add to each part of a total of the kind of `like`, where every price is fixed."""
     columns = zip(*(_parts_like(charge, like) for charge in charges), strict=True)
     return tuple(sum(column, Fraction(0)) for column in columns)
 
 
+@_sum_of_parts.register
+def _(like: ApproxDP, charges: Sequence[Guarantee]) -> tuple[Fraction, ...]:
+    for charge in charges:
+        if shares(charge).must_convert:
+            raise _no_fixed_price(
+                charge,
+                like,
+                "What remains is a number only after PureDP and ApproxDP charges; ask instead whether a charge fits.",
+            )
+    of = _shares_of(charges)
+    return (of.added, of.delta)
+
+
 def _parts_like(charge: Guarantee, like: Guarantee) -> tuple[Fraction, ...]:
-    """What a charge adds to each part of a total of the kind of `like`."""
-    if type(charge) is type(like):
+    """The parts of a charge, or of what it is by a conversion that needs no delta."""
+    kind = type(like)
+    if charge.kind == like.kind:
         return charge.parts
-    if isinstance(charge, PureDP) and isinstance(like, ZeroConcentratedDP):
-        return charge.to(ZeroConcentratedDP).parts
-    if isinstance(charge, PureDP) and isinstance(like, ApproxDP):
-        return (charge.epsilon, Fraction(0))
-    raise Incomparable(
-        f"{charge!r} has no fixed price under a limit of {like!r}. {_FIXES[type(like)]} Nothing was spent.",
+    if (charge.kind, like.kind) in CONVERSIONS and not kind.takes_delta:
+        return charge.to(kind).parts
+    known = [one.__name__ for one in KINDS.values() if one is kind or (one.kind, like.kind) in CONVERSIONS]
+    advice = f"Release with {' or '.join(known)}, or open the ledger with an ApproxDP limit, which accepts every kind."
+    raise _no_fixed_price(charge, like, advice)
+
+
+def _no_fixed_price(charge: Guarantee, like: Guarantee, advice: str) -> Incomparable:
+    return Incomparable(
+        f"{charge!r} has no fixed price under a limit of {like!r}. {advice} Nothing was spent.",
         charge=charge,
         limit=like,
     )
 
 
-_FIXES: dict[type, str] = {
-    PureDP: "Release with PureDP, or open the ledger with an ApproxDP limit, which accepts every kind.",
-    ZeroConcentratedDP: "Release with PureDP or ZeroConcentratedDP, or open the ledger with an ApproxDP limit.",
-    GaussianDP: "Release with GaussianDP, or open the ledger with an ApproxDP limit, which accepts every kind.",
-    ApproxDP: "What remains is a number only after PureDP and ApproxDP charges; ask instead whether a charge fits.",
-}
-
-
 def _fit_together(spent: Sequence[Guarantee], limit: Guarantee) -> bool:
-    # Deltas that add up to 1 or more have no ApproxDP total; they certainly do not fit.
-    if isinstance(limit, ApproxDP) and sum(one.delta for one in spent if isinstance(one, ApproxDP)) > limit.delta:
+    if _is_beyond(limit, spent):
         return False
     total = compose(spent, like=limit)
     return all(gone <= most for gone, most in zip(total.parts, limit.parts, strict=True))
+
+
+@singledispatch
+def _is_beyond(_limit: Guarantee, _spent: Sequence[Guarantee]) -> bool:
+    """Whether charges pass a limit in a way that no total can say; totals of most kinds say everything."""
+    return False
+
+
+@_is_beyond.register
+def _(limit: ApproxDP, spent: Sequence[Guarantee]) -> bool:
+    """Deltas that add up to 1 or more have no ApproxDP total; they certainly do not fit."""
+    return _shares_of(spent).delta > limit.delta
 
 
 def _sweep(charges: Sequence[Charge]) -> Iterator[tuple[tuple[Fraction, Fraction], list[Guarantee]]]:
@@ -291,26 +349,3 @@ def _exact_part(part: tuple[Fraction, Fraction]) -> tuple[Fraction, Fraction]:
         f"part = {part!r} cannot be used: expected (start, stop) with 0 <= start < stop <= 1. Nothing was spent.",
         argument="part",
     )
-
-
-def _argmin(function: Callable[[float], float], low: float, high: float) -> float:
-    """Where a function with one valley is lowest, by golden section."""
-    golden = (math.sqrt(5) - 1) / 2
-    left, right = high - golden * (high - low), low + golden * (high - low)
-    at_left, at_right = function(left), function(right)
-    while high - low > 1e-9:
-        if at_left <= at_right:
-            high, right, at_right = right, left, at_left
-            left = high - golden * (high - low)
-            at_left = function(left)
-        else:
-            low, left, at_left = left, right, at_right
-            right = low + golden * (high - low)
-            at_right = function(right)
-    return (low + high) / 2
-
-
-def _round_up(value: Decimal) -> Fraction:
-    """`value`, computed to sixty digits, in twelve digits that are not below it; at least LEAST_EPSILON."""
-    surely_above = value + abs(value).scaleb(-40)
-    return max(Fraction(Context(prec=12, rounding=ROUND_CEILING).plus(surely_above)), LEAST_EPSILON)

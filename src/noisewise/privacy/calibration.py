@@ -31,10 +31,13 @@ from decimal import (
 )
 from fractions import Fraction
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from noisewise.errors import Unsupported
 from noisewise.exact import float_above, float_root_above, fraction
-from noisewise.privacy.guarantee import ApproxDP, GaussianDP, Guarantee, ZeroConcentratedDP
+
+if TYPE_CHECKING:
+    from noisewise.privacy.protocol import Guarantee
 
 _CERTAIN_DIGITS = 25
 _MARGIN = Decimal("1e-20")  # far above the error of a result certain to 25 digits, far below what anyone can see
@@ -46,20 +49,27 @@ def laplace_scale(*, sensitivity: Fraction, epsilon: Fraction) -> Fraction:
     return fraction(sensitivity, "sensitivity", positive=True) / fraction(epsilon, "epsilon", positive=True)
 
 
+def gaussian_scale(*, sensitivity: Fraction, mu_squared: Fraction) -> Fraction:
+    """The standard deviation D/mu of Gaussian noise for a sum of L2 sensitivity D, as a float rounded up."""
+    exact = fraction(sensitivity, "sensitivity", positive=True)
+    return Fraction(float_root_above(exact**2 / mu_squared))
+
+
+def gaussian_scale_at_delta(*, sensitivity: Fraction, epsilon: Fraction, delta: Fraction) -> Fraction:
+    """The smallest standard deviation that is (epsilon, delta)-private, as a float rounded up."""
+    exact = fraction(sensitivity, "sensitivity", positive=True)
+    return Fraction(float_above(exact / _largest_mu(epsilon, delta)))
+
+
 def gaussian_sigma(*, sensitivity: Fraction, guarantee: Guarantee) -> float:
     """The standard deviation of Gaussian noise for a sum of L2 sensitivity `sensitivity`, rounded up."""
-    exact = fraction(sensitivity, "sensitivity", positive=True)
-    if isinstance(guarantee, ZeroConcentratedDP):
-        return float_root_above(exact**2 / (2 * guarantee.rho))
-    if isinstance(guarantee, GaussianDP):
-        return float_root_above(exact**2 / guarantee.mu_squared)
-    if isinstance(guarantee, ApproxDP):
-        return float_above(exact / _largest_mu(guarantee.epsilon, guarantee.delta))
-    raise Unsupported(
-        f"Gaussian noise cannot give {guarantee!r}: at no scale is its privacy loss bounded. "
-        "Ask for ZeroConcentratedDP, GaussianDP or ApproxDP, or use Laplace noise. Nothing was spent.",
-        guarantee=guarantee,
-    )
+    if guarantee.norm != 2:
+        raise Unsupported(
+            f"Gaussian noise cannot give {guarantee!r}: at no scale is its privacy loss bounded. "
+            "Ask for ZeroConcentratedDP, GaussianDP or ApproxDP, or use Laplace noise. Nothing was spent.",
+            guarantee=guarantee,
+        )
+    return float(guarantee.calibrate(sensitivity))
 
 
 def gaussian_delta(*, sigma: float, sensitivity: Fraction, epsilon: Fraction) -> float:

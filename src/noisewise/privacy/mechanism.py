@@ -5,18 +5,19 @@ which kind of guarantee to which sorts of statistics; anything else is refused w
 because a mechanism outside its row is not weaker privacy but none.
 
 A mechanism that adds noise to numbers says by which norm they are measured, the noise scale of a sum of given
-sensitivity, and the law at a scale. `register_mechanism` adds a row: before it is believed, the exact divergence of its
-law is computed for every guarantee it claims (`privacy.divergence`).
+sensitivity, and the law at a scale. `register_mechanism` adds a row, and `admit` a guarantee to a row: before a
+claim is believed, the exact divergence of the law is computed (`privacy.divergence`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import singledispatch
 from typing import Protocol
 
-from noisewise.errors import InvalidArgument, Unregistered
+from noisewise.errors import InvalidArgument, Unregistered, Unsupported
 from noisewise.laws import (
     AdditiveLaw,
     DiscreteGaussian,
@@ -28,7 +29,6 @@ from noisewise.laws import (
     SmoothLaplace,
 )
 from noisewise.laws.finite import randomized_response
-from noisewise.privacy.calibration import gaussian_sigma, laplace_scale
 from noisewise.privacy.guarantee import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
 from noisewise.privacy.smooth import cauchy_rule, laplace_rule
 
@@ -80,14 +80,14 @@ class Mechanism:
         """Whether a record can be hidden in this statistic by this mechanism."""
         return statistic.sort in self.statistics or statistic.kind in self.statistics
 
+    def gives(self, guarantee: Guarantee) -> bool:
+        """Whether the kind of this guarantee is among those it can give."""
+        return guarantee.kind in {kind.kind for kind in self.guarantees}
 
-def _laplace(sensitivity: Fraction, guarantee: Guarantee) -> Fraction:
-    assert isinstance(guarantee, PureDP)
-    return laplace_scale(sensitivity=sensitivity, epsilon=guarantee.epsilon)
 
-
-def _gaussian(sensitivity: Fraction, guarantee: Guarantee) -> Fraction:
-    return Fraction(gaussian_sigma(sensitivity=sensitivity, guarantee=guarantee))
+def calibrated(sensitivity: Fraction, guarantee: Guarantee) -> Fraction:
+    """The scale that the guarantee itself asks for."""
+    return guarantee.calibrate(sensitivity)
 
 
 def _laplace_law(scale: Scales, step: Scales, _guarantee: Guarantee) -> AdditiveLaw:
@@ -95,8 +95,7 @@ def _laplace_law(scale: Scales, step: Scales, _guarantee: Guarantee) -> Additive
 
 
 def _gaussian_law(scale: Scales, step: Scales, guarantee: Guarantee) -> AdditiveLaw:
-    """The discrete Gaussian is exact under zCDP; a rounded continuous one keeps the other two as they stand."""
-    return (DiscreteGaussian if isinstance(guarantee, ZeroConcentratedDP) else RoundedGaussian)(scale, step)
+    return gaussian_steps(guarantee)(scale, step)
 
 
 def _response(guarantee: Guarantee, cells: float) -> Law:
@@ -119,8 +118,31 @@ def _exponential(guarantee: Guarantee, step: float) -> Law:
     return ExponentialQuantile(guarantee.epsilon, step)
 
 
-LAPLACE = AddedNoise(1, _laplace, _laplace_law)
-GAUSSIAN = AddedNoise(2, _gaussian, _gaussian_law)
+@singledispatch
+def gaussian_steps(guarantee: Guarantee) -> Callable[[Scales, Scales], AdditiveLaw]:
+    """How Gaussian noise is brought onto whole steps so that this guarantee stands."""
+    raise Unregistered(
+        f"The guarantee {type(guarantee).__name__} does not say whether it stands under discrete or rounded Gaussian "
+        "noise: register one with `noisewise.privacy.mechanism.gaussian_steps`. Nothing was spent.",
+        piece="gaussian_steps",
+    )
+
+
+@gaussian_steps.register
+def _(_guarantee: ZeroConcentratedDP) -> Callable[[Scales, Scales], AdditiveLaw]:
+    """The discrete Gaussian is exact under zCDP."""
+    return DiscreteGaussian
+
+
+@gaussian_steps.register(GaussianDP)
+@gaussian_steps.register(ApproxDP)
+def _(_guarantee: Guarantee) -> Callable[[Scales, Scales], AdditiveLaw]:
+    """A rounded continuous one is post-processing of the mechanism that keeps them."""
+    return RoundedGaussian
+
+
+LAPLACE = AddedNoise(PureDP.norm, calibrated, _laplace_law)
+GAUSSIAN = AddedNoise(ZeroConcentratedDP.norm, calibrated, _gaussian_law)
 TABLE = [
     Mechanism("laplace", (PureDP,), (*ADDITIVE, "answers"), LAPLACE),
     Mechanism("gaussian", (ZeroConcentratedDP, GaussianDP, ApproxDP), (*ADDITIVE, "answers"), GAUSSIAN),
@@ -169,3 +191,22 @@ def register_mechanism(mechanism: Mechanism) -> None:
         raise InvalidArgument(f"There is a mechanism {mechanism.name!r} already.", argument="mechanism")
     check_claims(mechanism)
     TABLE.append(mechanism)
+
+
+def admit(kind: type[Guarantee], mechanism: str) -> None:
+    """Let a mechanism that adds noise give a further kind of guarantee, once the exact divergence of its law is in it.
+
+    The scale is what the guarantee's `calibrate` asks for, and its `norm` must be the mechanism's.
+    """
+    from noisewise.privacy.divergence import check_claims
+
+    row = mechanism_named(mechanism)
+    if kind in row.guarantees:
+        raise InvalidArgument(f"The mechanism {mechanism!r} gives {kind.__name__} already.", argument="kind")
+    if added_noise(mechanism).norm != kind.norm:
+        raise Unsupported(
+            f"The mechanism {mechanism!r} measures a record's move by norm {added_noise(mechanism).norm}, and "
+            f"{kind.__name__} by norm {kind.norm}. Nothing was registered."
+        )
+    check_claims(replace(row, guarantees=(kind,)))
+    TABLE[TABLE.index(row)] = replace(row, guarantees=(*row.guarantees, kind))

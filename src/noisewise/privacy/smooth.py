@@ -30,13 +30,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import singledispatch
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import float_above, float_below, fraction, integer
-from noisewise.privacy.guarantee import ApproxDP, Number, PureDP
+from noisewise.privacy.guarantee import ApproxDP, Guarantee, Number, PureDP
 
 BETA_MARGIN = 2.0**-40
 ROUNDING = 1 + 2.0**-44
@@ -45,10 +46,14 @@ FLOOR_STEPS = 2**10
 _Floats = NDArray[np.float64]
 
 
-def laplace_rule(guarantee: ApproxDP, *, beta: Number | None = None) -> tuple[Fraction, float]:
+@singledispatch
+def laplace_rule(guarantee: Guarantee, *, beta: Number | None = None) -> tuple[Fraction, float]:  # noqa: ARG001
     """(alpha, beta) for Laplace noise of scale S/alpha; a `beta` other than the standard one is checked like it."""
-    if not isinstance(guarantee, ApproxDP):
-        raise _wrong_kind("smooth-laplace", "ApproxDP", guarantee)
+    raise _wrong_kind("smooth-laplace", "ApproxDP", guarantee)
+
+
+@laplace_rule.register
+def _(guarantee: ApproxDP, *, beta: Number | None = None) -> tuple[Fraction, float]:
     alpha = guarantee.epsilon / 2
     epsilon, delta = float(guarantee.epsilon), float(guarantee.delta)
     if beta is None:
@@ -78,10 +83,14 @@ def laplace_rule(guarantee: ApproxDP, *, beta: Number | None = None) -> tuple[Fr
     return alpha, _less_the_margin(allowed, guarantee)
 
 
-def cauchy_rule(guarantee: PureDP) -> tuple[Fraction, float]:
+@singledispatch
+def cauchy_rule(guarantee: Guarantee) -> tuple[Fraction, float]:
     """(alpha, beta) for Cauchy noise of scale S/alpha: half of epsilon hides the shift, half the stretch."""
-    if not isinstance(guarantee, PureDP):
-        raise _wrong_kind("smooth-cauchy", "PureDP", guarantee)
+    raise _wrong_kind("smooth-cauchy", "PureDP", guarantee)
+
+
+@cauchy_rule.register
+def _(guarantee: PureDP) -> tuple[Fraction, float]:
     return guarantee.epsilon / 2, _less_the_margin(float_below(guarantee.epsilon / 2), guarantee)
 
 
@@ -185,7 +194,7 @@ def _row_maxima(rows: _Floats, columns: _Floats, weights: _Floats) -> _Floats:
     return maxima
 
 
-def _less_the_margin(beta: float, guarantee: ApproxDP | PureDP) -> float:
+def _less_the_margin(beta: float, guarantee: Guarantee) -> float:
     if beta <= 2 * BETA_MARGIN:
         raise Unsupported(
             f"{guarantee!r} leaves beta = {beta:.3g}, too little to cover rounding (2^-39). Ask for a larger epsilon. "

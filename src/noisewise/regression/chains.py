@@ -65,7 +65,7 @@ def chunks(chain: int, chains: int, warmup: int, draws: int, progress: Progress 
             progress(chain * (warmup + draws) + begin + warmup, chains * (warmup + draws))
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def fit_first(rng: np.random.Generator, moments: Floats, n: float, priors: Beliefs, state: State) -> None:
     """Parameters that go with the first moments (J, m, m) of n rows in all."""
     total = np.zeros(moments.shape[1:])
@@ -78,7 +78,7 @@ def fit_first(rng: np.random.Generator, moments: Floats, n: float, priors: Belie
         draw_covariates(rng, total, n, priors, state.mean_x, state.spread_x)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def keep(state: State, trace: Trace, at: int) -> None:
     """Write the state into the trace, once warm-up is over."""
     if at >= 0:

@@ -41,7 +41,7 @@ class ChangedData(NamedTuple):
     sphere: Sphere
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def changed_density(position: Floats, data: ChangedData, gradient: Floats) -> float:
     """log posterior density (up to a constant) with normal covariates and changed rows; writes its gradient."""
     belief, groups, members, work, bank, sphere = data

@@ -16,14 +16,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisewise.errors import Unsupported
 from noisewise.schema import Schema
 from noisewise.statistics.enclosure import feature_range
 from noisewise.statistics.feature import Feature, power_by_products
+from noisewise.types import Floats
 
-Floats = NDArray[np.float64]
 CONDITIONS = ("equals", "between")
 MOST_CONFIGURATIONS = 256
 ALIKE = 1e-9

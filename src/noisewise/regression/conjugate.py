@@ -30,7 +30,7 @@ from noisewise.regression.wishart import (
 Generator = np.random.Generator
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def scaled_precision(beliefs: Beliefs, learned: float) -> Floats:
     """P, with the rows and columns of all coefficients but the intercept over tau where their scale is learned."""
     precision = beliefs.precision.copy()
@@ -46,7 +46,7 @@ def scaled_precision(beliefs: Beliefs, learned: float) -> Floats:
     return precision
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def draw_given_precision(rng: Generator, precision: Floats, weighted: Floats, scale: float, drawn: Floats) -> bool:
     """drawn <- N(precision^-1 weighted, scale precision^-1); `weighted` becomes the mean."""
     size = len(weighted)
@@ -64,7 +64,7 @@ def draw_given_precision(rng: Generator, precision: Floats, weighted: Floats, sc
     return True
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def residual_sum(total: Floats, theta: Floats) -> float:
     """sum (y - theta'u)^2 from the moments."""
     q = len(theta)
@@ -74,7 +74,7 @@ def residual_sum(total: Floats, theta: Floats) -> float:
     return float(max(value, 0.0))
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def distance(theta: Floats, mean: Floats, precision: Floats) -> float:
     """(theta - mean)' precision (theta - mean)."""
     value = 0.0
@@ -84,7 +84,7 @@ def distance(theta: Floats, mean: Floats, precision: Floats) -> float:
     return value
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def draw_coefficients(rng: Generator, total: Floats, n: float, beliefs: Beliefs, theta: Floats, scales: Floats) -> bool:
     """theta and scales = (sigma^2, tau^2) given the moments of n rows; False where no law could be formed."""
     q = len(theta)
@@ -112,7 +112,7 @@ def draw_coefficients(rng: Generator, total: Floats, n: float, beliefs: Beliefs,
     return scales[0] > 0.0 and math.isfinite(scales[0])
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def draw_learned_scale(rng: Generator, beliefs: Beliefs, theta: Floats, scales: Floats) -> None:
     """tau^2 ~ InverseGamma(1/2, 1/2) given theta; proposed as if the intercept were apart, then accepted or not."""
     if not beliefs.is_learned:
@@ -132,7 +132,7 @@ def draw_learned_scale(rng: Generator, beliefs: Beliefs, theta: Floats, scales: 
         scales[1] = proposal
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def draw_covariates(rng: Generator, total: Floats, n: float, beliefs: Beliefs, mean: Floats, spread: Floats) -> bool:
     """mu (0 without an intercept) and Sigma given the moments of n rows."""
     d = len(mean)

@@ -104,7 +104,7 @@ def cross_notes(problem: Problem) -> tuple[str, ...]:
     return tuple(notes)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def to_vector(data: Published, moments: Floats, vector: Floats) -> None:
     """S at the pairs, 0 where y comes in."""
     q = moments.shape[0] - 1
@@ -113,7 +113,7 @@ def to_vector(data: Published, moments: Floats, vector: Floats) -> None:
         vector[p] = moments[a, b] if b < q else 0.0
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def set_moments(data: Published, parts: Cross, j: int, slot: int, moments: Floats, now: Laws) -> None:
     """What a slot holds that depends on S alone; `vector` becomes S at the pairs."""
     q, size = moments.shape[0] - 1, parts.count_xy[j]
@@ -128,7 +128,7 @@ def set_moments(data: Published, parts: Cross, j: int, slot: int, moments: Float
             base[k, other] = dot(slope[k], parts.carry[j, other], q)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def set_variance(parts: Cross, j: int, slot: int, source: int, variance: float, mixing: Floats, now: Laws) -> bool:
     """The factor of sigma^2 H S H' + V in a slot, from the S in slot `source`; False where it has none."""
     base, joint = now.base[source], now.joint
@@ -139,7 +139,7 @@ def set_variance(parts: Cross, j: int, slot: int, source: int, variance: float, 
     return bool(factor(joint, parts.count_xy[j], now.lower[slot], 1e-15))
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def adopt(j: int, now: Laws) -> None:
     """Holder j's proposed law becomes the one that stands."""
     holders = len(now.residual) // 2
@@ -149,7 +149,7 @@ def adopt(j: int, now: Laws) -> None:
     now.lower[j] = now.lower[holders + j]
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def cross_log_density(parts: Cross, j: int, slot: int, source: int, theta: Floats, now: Laws) -> float:
     """log N(published; H S theta + c(S), sigma^2 H S H' + V), less its constant: S of `source`, factor of `slot`."""
     size, lower = parts.count_xy[j], now.lower[slot]
@@ -161,7 +161,7 @@ def cross_log_density(parts: Cross, j: int, slot: int, source: int, theta: Float
     return value
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def add_information(parts: Cross, j: int, now: Laws, precision: Floats, weighted: Floats) -> None:
     """Add S H' (.)^-1 H S to the precision of theta and S H' (.)^-1 residual to its weighted mean."""
     q, size, lower = len(weighted), parts.count_xy[j], now.lower[j]
@@ -179,7 +179,7 @@ def add_information(parts: Cross, j: int, now: Laws, precision: Floats, weighted
                 precision[other, i] += value
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def draw_cross_mixing(
     rng: Generator,
     data: Published,
@@ -211,7 +211,7 @@ def draw_cross_mixing(
             mixing[component] = draw_mixing_variance(rng, away, data.laplace[j, component])
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def draw_theta(rng: Generator, parts: Cross, holders: int, priors: Beliefs, state: State, now: Laws) -> bool:
     """theta | S, sigma^2, V, then tau^2 | theta where it is learned."""
     q = len(state.theta)
@@ -227,7 +227,7 @@ def draw_theta(rng: Generator, parts: Cross, holders: int, priors: Beliefs, stat
     return bool(is_sound)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def walk_variance(
     rng: Generator, parts: Cross, mixing: Floats, priors: Beliefs, state: State, log_step: float, now: Laws
 ) -> float:
@@ -255,7 +255,7 @@ def walk_variance(
     return accepted
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def draw_parameters(
     rng: Generator,
     data: Published,

@@ -73,7 +73,7 @@ class Data(NamedTuple):
     scratch: Scratch
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def normal_density(position: Floats, data: Data, gradient: Floats) -> float:
     """log posterior density (up to a constant) with normal covariates; writes its gradient."""
     belief, groups, members, work = data
@@ -91,7 +91,7 @@ def normal_density(position: Floats, data: Data, gradient: Floats) -> float:
     return value
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def begin(position: Floats, belief: Belief, work: Scratch, gradient: Floats) -> float:
     """Read the unknowns, write m and B of a row, clear the pulls; returns sigma, or 0 where there is no density."""
     gradient.fill(0.0)
@@ -102,10 +102,10 @@ def begin(position: Floats, belief: Belief, work: Scratch, gradient: Floats) -> 
     _row_law(work.theta, sigma, work.factor, work.mu, belief.intercept, work.mean, work.spread)
     work.by_mean.fill(0.0)
     work.by_spread.fill(0.0)
-    return sigma  # type: ignore[no-any-return]
+    return sigma
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def finish(position: Floats, sigma: float, belief: Belief, work: Scratch, gradient: Floats) -> float:
     """From the pulls on m and B to those on theta, sigma, A and mu; returns the log prior."""
     d, y, o = len(work.mu), len(work.mean) - 1, belief.intercept
@@ -127,7 +127,7 @@ def finish(position: Floats, sigma: float, belief: Belief, work: Scratch, gradie
     return value
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _row_law(
     theta: Floats, sigma: float, factor: Floats, mu: Floats, intercept: int, mean: Floats, spread: Floats
 ) -> None:
@@ -147,7 +147,7 @@ def _row_law(
     spread[y, d] = sigma
 
 
-@njit(cache=True, fastmath=REASSOCIATE)  # type: ignore[untyped-decorator]
+@njit(cache=True, fastmath=REASSOCIATE)
 def holder_law(g: int, groups: Groups, root: float, work: Scratch) -> None:
     """Of a holder's rows root P m, P B, S = P B B' P' and N; root is sqrt(k) for blocks, 1 for single rows."""
     m, d1 = work.spread.shape
@@ -172,7 +172,7 @@ def holder_law(g: int, groups: Groups, root: float, work: Scratch) -> None:
             work.n[b, a] = work.n[a, b]
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def members_density(
     g: int, position: Floats, belief: Belief, groups: Groups, members: Members, work: Scratch, gradient: Floats
 ) -> float:
@@ -207,7 +207,7 @@ def members_density(
     return value
 
 
-@njit(cache=True, fastmath=REASSOCIATE)  # type: ignore[untyped-decorator]
+@njit(cache=True, fastmath=REASSOCIATE)
 def _score(h: int, size: int, members: Members, work: Scratch) -> float:
     """The quadratic forms of one member; adds J a to the pull and G to the grip."""
     count, value = members.holders[h], 0.0
@@ -234,7 +234,7 @@ def _score(h: int, size: int, members: Members, work: Scratch) -> float:
     return value
 
 
-@njit(cache=True, fastmath=REASSOCIATE)  # type: ignore[untyped-decorator]
+@njit(cache=True, fastmath=REASSOCIATE)
 def invert_symmetric(v: Floats, size: int, inverse: Floats) -> float:
     """log |V| and V^-1 from the lower triangle of V, which is overwritten; infinite where V is singular."""
     log_determinant = 0.0
@@ -271,7 +271,7 @@ def invert_symmetric(v: Floats, size: int, inverse: Floats) -> float:
     return log_determinant
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def pull_back_pairs(g: int, groups: Groups, work: Scratch) -> None:
     """From the pulls on M and on C's normal part to those on S and N."""
     size, n = groups.size[g], groups.n[g]
@@ -295,7 +295,7 @@ def pull_back_pairs(g: int, groups: Groups, work: Scratch) -> None:
             work.by_n[a, d] += h * bc
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def pull_back_normal(g: int, groups: Groups, work: Scratch) -> None:
     """From the pulls on M and C to those on sqrt(k) P m and P B."""
     pull_back_pairs(g, groups, work)
@@ -312,7 +312,7 @@ def pull_back_normal(g: int, groups: Groups, work: Scratch) -> None:
             work.by_holder_spread[a, j] = total
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def add_mapped(mapping: Floats, root: float, work: Scratch) -> None:
     """Add P' times the pulls on a holder's mean (root P m) and spread to those on m and B."""
     m, d1 = work.spread.shape

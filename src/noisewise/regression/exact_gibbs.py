@@ -67,7 +67,7 @@ def sample(
             f"method 'exact-gibbs' needs at least {fewest} rows (or blocks) of every holder: the moments of fewer have "
             "no density. Use method 'marginal'."
         )
-    data, priors, scale_root = published(problem), beliefs(problem), np.linalg.cholesky(x.scale)
+    data, priors, scale_root = published(problem), beliefs(problem), np.asarray(np.linalg.cholesky(x.scale), np.float64)
     traces = [empty_trace(problem, draws) for _ in range(chains)]
     failed, accepted = np.zeros(1, np.int64), np.zeros(5)
     for chain, own in enumerate(rng.spawn(chains)):
@@ -89,7 +89,7 @@ def sample(
     )
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _advance(
     rng: np.random.Generator,
     begin: int,
@@ -135,7 +135,7 @@ def _advance(
         keep(state, trace, at)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def draw_all_moments(
     rng: np.random.Generator,
     data: Published,

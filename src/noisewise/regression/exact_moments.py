@@ -39,7 +39,7 @@ from noisewise.regression.wishart import (
 Generator = np.random.Generator
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def row_factor(theta: Floats, variance: float, root_x: Floats, factored: Floats) -> None:
     """B, the factor of the covariance of (x, y), from that of x."""
     d = len(root_x)
@@ -52,7 +52,7 @@ def row_factor(theta: Floats, variance: float, root_x: Floats, factored: Floats)
     factored[d, d] = math.sqrt(variance)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def row_mean(theta: Floats, mean_x: Floats, mean: Floats) -> None:
     """The mean of (x, y), with an intercept; else 0."""
     d = len(mean_x)
@@ -62,7 +62,7 @@ def row_mean(theta: Floats, mean_x: Floats, mean: Floats) -> None:
         mean[d] = theta[0] + dot(theta[1:], mean_x, d)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def take_apart(moments: Floats, start: int, mean: Floats, scatter: Floats, away: Floats) -> None:
     """Q and r from the moments."""
     for i in range(len(scatter)):
@@ -73,7 +73,7 @@ def take_apart(moments: Floats, start: int, mean: Floats, scatter: Floats, away:
                 scatter[i, k] -= moments[0, 1 + i] * moments[0, 1 + k] / moments[0, 0]
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def put_together(scatter: Floats, away: Floats, start: int, mean: Floats, moments: Floats) -> None:
     """The moments from Q and r; the constant stays."""
     if start == 1:
@@ -87,7 +87,7 @@ def put_together(scatter: Floats, away: Floats, start: int, mean: Floats, moment
                 moments[1 + i, 1 + k] += moments[0, 1 + i] * moments[0, 1 + k] / moments[0, 0]
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def noise_log_density(data: Published, j: int, vector: Floats) -> float:
     """log p(t_j | T_j), less its constant; `vector` is T_j at the pairs."""
     value = 0.0
@@ -96,7 +96,7 @@ def noise_log_density(data: Published, j: int, vector: Floats) -> float:
     return value
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def exact_log_density(degrees: float, count: float, scatter: Floats, away: Floats, row: Floats) -> float:
     """log p(Q, r | Omega), less what does not depend on Q and r; -inf where Q is not positive definite."""
     size = len(scatter)
@@ -109,14 +109,14 @@ def exact_log_density(degrees: float, count: float, scatter: Floats, away: Float
     return float(value - 0.5 * dot(white, white, size) / count)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def accept(rng: Generator, ratio: float) -> tuple[bool, float]:
     """Whether a proposal is taken, and the probability of it; never where the ratio is not a number."""
     probability = math.exp(min(0.0, ratio)) if ratio == ratio else 0.0
     return rng.random() < probability, probability
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def step_from_law(
     rng: Generator, data: Published, j: int, start: int, row: Floats, mean: Floats, moments: Floats
 ) -> float:
@@ -141,7 +141,7 @@ def step_from_law(
     return float(settle(rng, data, j, 0.0, proposal, moments))
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def settle(rng: Generator, data: Published, j: int, ratio: float, proposal: Floats, moments: Floats) -> float:
     """Accept the proposed moments or not; `ratio` holds all but the noise. The acceptance probability."""
     before, after = np.empty(len(data.pairs)), np.empty(len(data.pairs))
@@ -154,7 +154,7 @@ def settle(rng: Generator, data: Published, j: int, ratio: float, proposal: Floa
     return float(probability)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def step_from_here(
     rng: Generator,
     data: Published,
@@ -193,7 +193,7 @@ def step_from_here(
     return float(settle(rng, data, j, ratio, proposal, moments))
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def excess(
     data: Published, j: int, vector: Floats, moments: Floats, start: int, row: Floats, mean: Floats,
     centre: Floats, root: Floats,
@@ -208,7 +208,7 @@ def excess(
     return float(value + 0.5 * dot(white, white, len(centre)) / data.n[j])
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def step_from_normal(
     rng: Generator,
     data: Published,
@@ -236,7 +236,7 @@ def step_from_normal(
     return float(probability)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def refresh_mixing(rng: Generator, data: Published, j: int, moments: Floats, mixing: Floats) -> None:
     """Mixing variances given the moments as they stand."""
     vector = np.empty(len(data.pairs))
@@ -244,7 +244,7 @@ def refresh_mixing(rng: Generator, data: Published, j: int, moments: Floats, mix
     draw_mixing(rng, data, j, vector, mixing)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def read_state(state: State, root_x: Floats, row: Floats, mean: Floats) -> bool:
     """A, B and the mean of (x, y) from the parameters."""
     is_sound = factor(state.spread_x, len(root_x), root_x, 0.0)

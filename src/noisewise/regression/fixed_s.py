@@ -148,7 +148,7 @@ def fixed_moments(problem: Problem, method: str) -> Floats:
     return moments
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _advance(
     rng: np.random.Generator,
     begin: int,

@@ -173,7 +173,7 @@ def _given(problem: Problem, covariates: GivenX | None) -> Given:
     return Given(np.array([second for second, _ in moments]), np.array([xi for _, xi in moments]), False)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _advance(
     rng: np.random.Generator,
     begin: int,

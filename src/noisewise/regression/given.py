@@ -18,7 +18,7 @@ from noisewise.regression.groups import Groups
 from noisewise.regression.moments import normal_covariance_at
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def given_density(position: Floats, data: Data, gradient: Floats) -> float:
     """log posterior density (up to a constant) with given moments of the covariates; writes its gradient."""
     belief, groups, members, work = data
@@ -62,7 +62,7 @@ def given_density(position: Floats, data: Data, gradient: Floats) -> float:
     return value
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _products(g: int, groups: Groups, loadings: Floats, quadratic: Floats) -> None:
     """Q (K, Q): the row's products as combinations of u_i u_j; zero in the rows that only fill up."""
     quadratic.fill(0.0)
@@ -78,7 +78,7 @@ def _products(g: int, groups: Groups, loadings: Floats, quadratic: Floats) -> No
                 at += 1
 
 
-@njit(cache=True, fastmath=REASSOCIATE)  # type: ignore[untyped-decorator]
+@njit(cache=True, fastmath=REASSOCIATE)
 def _pull_back_products(g: int, groups: Groups, loadings: Floats, by_products: Floats, by_theta: Floats) -> None:
     """From the pull n G Q xi on Q to that on theta; `by_products` lacks the factor n."""
     q = loadings.shape[1]

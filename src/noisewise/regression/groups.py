@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from noisewise.regression.moments import all_pairs, at_pairs, block_fourth, block_second
 from noisewise.regression.problem import GivenX, Holder, Problem
+from noisewise.types import Floats, Integers
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 # How the moments of a group's rows are found.
 AS_NORMAL, BY_BANK, RADIALLY = 0, 1, 2
 

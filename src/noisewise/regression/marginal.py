@@ -19,7 +19,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisewise.errors import NoisewiseError
 from noisewise.inference import hamiltonian
@@ -36,8 +35,8 @@ from noisewise.regression.location_density import LocationData, location_data, l
 from noisewise.regression.problem import Fit, GivenX, Holder, LocationX, Problem
 from noisewise.regression.shortened import make_bank, shorten_rows
 from noisewise.regression.sphere import make_sphere
+from noisewise.types import Floats
 
-Floats = NDArray[np.float64]
 # Clamping or shortening that touches a smaller share of rows is left out of the model.
 NEGLIGIBLE = 1e-3
 SPREADS = (1.0, 0.2, 5.0)

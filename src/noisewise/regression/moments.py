@@ -20,12 +20,9 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisewise.compilation import njit
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from noisewise.types import Floats, Integers
 
 
 def all_pairs(size: int) -> Integers:
@@ -39,7 +36,7 @@ def at_pairs(covariance: Floats, pairs: Integers) -> Floats:
     return np.asarray(covariance[a[:, None], b[:, None], a, b])
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def normal_moment_covariance(second: Floats, mean: Floats) -> Floats:
     """C (m, m, m, m) of a normal row with second moments M (m, m) and mean m (m,); zeros where it has no intercept."""
     size = len(mean)
@@ -56,7 +53,7 @@ def normal_moment_covariance(second: Floats, mean: Floats) -> Floats:
     return covariance
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def normal_covariance_at(spread: Floats, square: Floats, pairs: Integers, size: int, covariance: Floats) -> None:
     """Write C at the first `size` pairs of a normal row with covariance S and square N = m m', free of cancellation."""
     for p in range(size):

@@ -24,7 +24,7 @@ from noisewise.regression.wishart import dot, draw_mixing_variance, factor, solv
 Generator = np.random.Generator
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def normal_row(
     theta: Floats, variance: float, mean_x: Floats, spread_x: Floats, root_block: float, mean: Floats, spread: Floats
 ) -> None:
@@ -53,7 +53,7 @@ def normal_row(
             mean[q] += theta[1 + i] * mean[1 + i]
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def normal_law(mean: Floats, spread: Floats, pairs: Integers, centre: Floats, covariance: Floats) -> None:
     """mu_t and C at the pairs from the mean and covariance of a normal row."""
     for p in range(len(pairs)):
@@ -89,7 +89,7 @@ def _possible(matrix: Floats) -> Floats:
     return np.ascontiguousarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def given_law(
     theta: Floats, variance: float, second: Floats, xi: Floats, pairs: Integers, centre: Floats, covariance: Floats
 ) -> None:
@@ -123,7 +123,7 @@ def given_law(
             covariance[p, p] += 2.0 * variance * variance
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def carried(published: Published, j: int, covariance: Floats, product: Floats) -> None:
     """A C: how each component of holder j covaries with each moment of one row."""
     for k in range(published.components[j]):
@@ -135,7 +135,7 @@ def carried(published: Published, j: int, covariance: Floats, product: Floats) -
                 product[k, p] += weight * row[p]
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def expected(published: Published, j: int, k: int, vector: Floats) -> float:
     """Component k of A T."""
     total = 0.0
@@ -144,7 +144,7 @@ def expected(published: Published, j: int, k: int, vector: Floats) -> float:
     return total
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def log_noise(published: Published, j: int, k: int, vector: Floats) -> float:
     """log p(t_jk | T_j), less its constant; `vector` is T_j at the pairs."""
     away = published.observed[j, k] - expected(published, j, k, vector)
@@ -153,7 +153,7 @@ def log_noise(published: Published, j: int, k: int, vector: Floats) -> float:
     return float(-0.5 * away * away / published.variance[j, k])
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def factor_components(published: Published, j: int, product: Floats, mixing: Floats, lower: Floats) -> bool:
     """The factor of n A C A' + diag v."""
     size = published.components[j]
@@ -166,7 +166,7 @@ def factor_components(published: Published, j: int, product: Floats, mixing: Flo
     return bool(factor(joint, size, lower, 1e-15))
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def draw_moments(
     rng: Generator,
     published: Published,
@@ -195,7 +195,7 @@ def draw_moments(
             vector[p] += n * residual[k] * product[k, p]
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def to_matrix(published: Published, j: int, vector: Floats, moments: Floats) -> None:
     """The moments at the pairs as a symmetric matrix, the constant in its place."""
     moments[0, 0] = published.n[j] * published.block[j]
@@ -205,14 +205,14 @@ def to_matrix(published: Published, j: int, vector: Floats, moments: Floats) -> 
         moments[b, a] = vector[p]
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def from_matrix(published: Published, moments: Floats, vector: Floats) -> None:
     """The moments at the pairs."""
     for p in range(len(vector)):
         vector[p] = moments[published.pairs[p, 0], published.pairs[p, 1]]
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def draw_mixing(rng: Generator, published: Published, j: int, vector: Floats, mixing: Floats) -> None:
     """The mixing variances of Laplace noise given the moments; Gaussian components keep their variance."""
     for k in range(published.components[j]):

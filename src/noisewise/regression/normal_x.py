@@ -103,7 +103,7 @@ def sample(
     )
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _advance(
     rng: np.random.Generator,
     begin: int,
@@ -151,7 +151,7 @@ def _advance(
         keep(state, trace, at)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def published_fit(data: Published, parts: Cross, j: int, vector: Floats) -> float:
     """log p(published xx | S_j), less its constant; `vector` is S_j at the pairs."""
     value = 0.0
@@ -160,7 +160,7 @@ def published_fit(data: Published, parts: Cross, j: int, vector: Floats) -> floa
     return value
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def settle(
     rng: np.random.Generator,
     data: Published,
@@ -191,7 +191,7 @@ def settle(
     return accepted
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def scatter_of(moments: Floats, start: int, scatter: Floats) -> None:
     """The covariates' scatter, about their mean where there is an intercept."""
     for i in range(len(scatter)):
@@ -201,7 +201,7 @@ def scatter_of(moments: Floats, start: int, scatter: Floats) -> None:
                 scatter[i, k] -= moments[0, 1 + i] * moments[0, 1 + k] / moments[0, 0]
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def walk_scatter(
     rng: np.random.Generator,
     data: Published,
@@ -238,7 +238,7 @@ def walk_scatter(
     return float(settle(rng, data, parts, j, state, mixing, walk, now, ratio, proposal, moments))
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def walk_mean(
     rng: np.random.Generator,
     data: Published,

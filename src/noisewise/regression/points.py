@@ -13,9 +13,9 @@ from functools import lru_cache
 from itertools import combinations_with_replacement
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from noisewise.types import Floats
+
 # The scramble is part of the quadrature rule, not of any sampler.
 SCRAMBLE = 2022
 ANGLES, TURNS, HEIGHTS = 80, 36, 18

@@ -14,11 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from noisewise.types import Floats as Floats
+from noisewise.types import Integers as Integers
 
 
 @dataclass(frozen=True, slots=True, eq=False)

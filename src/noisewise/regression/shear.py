@@ -46,7 +46,7 @@ def shear(problem: Problem, n: float) -> Shear:
     return Shear(np.zeros(size), np.zeros((size, size)), np.eye(size) / math.sqrt(n), np.zeros(2), np.zeros(1))
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def coordinates(state: State, root_x: Floats, point: Floats) -> None:
     """(theta, log sigma, A with log diagonal, mu)."""
     q, d = len(state.theta), len(root_x)
@@ -61,7 +61,7 @@ def coordinates(state: State, root_x: Floats, point: Floats) -> None:
         point[at:] = state.mean_x
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def from_coordinates(point: Floats, theta: Floats, root_x: Floats, mean_x: Floats) -> float:
     """The parameters of a point; sigma^2 is returned."""
     q, d = len(theta), len(root_x)
@@ -77,7 +77,7 @@ def from_coordinates(point: Floats, theta: Floats, root_x: Floats, mean_x: Float
     return math.exp(2.0 * point[q])
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def log_prior(
     theta: Floats, variance: float, root_x: Floats, mean_x: Floats, priors: Beliefs, learned: float, scale_root: Floats
 ) -> float:
@@ -105,7 +105,7 @@ def log_prior(
     return float(value)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def carry(scatter: Floats, away: Floats, row: Floats, new_row: Floats) -> None:
     """Q <- G Q G' and r <- G r with G = B' B^-1, by way of the factor of Q."""
     size = len(row)
@@ -124,7 +124,7 @@ def carry(scatter: Floats, away: Floats, row: Floats, new_row: Floats) -> None:
         away[i] = dot(new_row[i], column, i + 1)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def step(
     rng: Generator,
     data: Published,
@@ -177,7 +177,7 @@ def step(
     return float(probability)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def learn(walk: Shear, state: State, root_x: Floats) -> None:
     """Add the present point to the running mean and covariance; now and then take the covariance's root."""
     size = len(walk.mean)

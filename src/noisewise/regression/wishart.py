@@ -13,15 +13,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisewise.compilation import njit
+from noisewise.types import Floats
 
-Floats = NDArray[np.float64]
 Generator = np.random.Generator
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@njit(cache=True, fastmath={"reassoc", "contract"})
 def dot(one: Floats, other: Floats, size: int) -> float:
     """The inner product of the first `size` entries."""
     total = 0.0
@@ -30,7 +29,7 @@ def dot(one: Floats, other: Floats, size: int) -> float:
     return total
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def factor(matrix: Floats, size: int, lower: Floats, tolerance: float) -> bool:
     """L with L L' = matrix, and whether it is positive definite.
 
@@ -53,14 +52,14 @@ def factor(matrix: Floats, size: int, lower: Floats, tolerance: float) -> bool:
     return is_definite
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def solve_lower(lower: Floats, size: int, vector: Floats) -> None:
     """vector <- L^-1 vector."""
     for i in range(size):
         vector[i] = (vector[i] - dot(lower[i], vector, i)) / lower[i, i]
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def solve_upper(lower: Floats, size: int, vector: Floats) -> None:
     """vector <- L^-T vector."""
     for i in range(size - 1, -1, -1):
@@ -69,14 +68,14 @@ def solve_upper(lower: Floats, size: int, vector: Floats) -> None:
             vector[j] -= lower[i, j] * vector[i]
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def solve(lower: Floats, size: int, vector: Floats) -> None:
     """vector <- (L L')^-1 vector."""
     solve_lower(lower, size, vector)
     solve_upper(lower, size, vector)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def log_determinant(lower: Floats, size: int) -> float:
     """log |L L'|."""
     total = 0.0
@@ -85,7 +84,7 @@ def log_determinant(lower: Floats, size: int) -> float:
     return 2.0 * total
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def trace_ratio(lower: Floats, size: int, factor_of: Floats) -> float:
     """tr((L L')^-1 F F') = ||L^-1 F||^2 for a lower triangular F."""
     total = 0.0
@@ -102,7 +101,7 @@ def trace_ratio(lower: Floats, size: int, factor_of: Floats) -> float:
     return total
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def multiply_lower(one: Floats, other: Floats, size: int, product: Floats) -> None:
     """The product of two lower triangular matrices, itself lower triangular."""
     for i in range(size):
@@ -113,7 +112,7 @@ def multiply_lower(one: Floats, other: Floats, size: int, product: Floats) -> No
             product[i, j] = total
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def square(lower: Floats, size: int, product: Floats) -> None:
     """L L'."""
     for i in range(size):
@@ -122,7 +121,7 @@ def square(lower: Floats, size: int, product: Floats) -> None:
             product[j, i] = product[i, j]
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def draw_bartlett(rng: Generator, degrees: float, size: int, lower: Floats) -> None:
     """A of a standard Wishart matrix A A' with the given degrees of freedom, real and more than size - 1."""
     for i in range(size):
@@ -133,7 +132,7 @@ def draw_bartlett(rng: Generator, degrees: float, size: int, lower: Floats) -> N
             lower[i, j] = 0.0
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def draw_inverse_wishart(rng: Generator, scale: Floats, degrees: float, drawn: Floats) -> bool:
     """drawn <- InverseWishart(scale, degrees); False, and nothing written, where the scale is not positive definite."""
     size = len(scale)
@@ -155,7 +154,7 @@ def draw_inverse_wishart(rng: Generator, scale: Floats, degrees: float, drawn: F
     return True
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def draw_mixing_variance(rng: Generator, residual: float, scale: float) -> float:
     """v with 1/v ~ InverseGaussian(1/(b |r|), 1/b^2), b the Laplace scale, r the noise.
 
@@ -171,7 +170,7 @@ def draw_mixing_variance(rng: Generator, residual: float, scale: float) -> float
     return 1.0 / (mean * shrunk)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def project(moments: Floats, has_intercept: bool) -> bool:
     """Put a matrix of moments into the cone of possible ones, and say whether it was outside.
 

@@ -23,11 +23,11 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from noisewise.errors import InvalidArgument
+from noisewise.types import Floats
 
-Floats = NDArray[np.float64]
 Target = str | PathLike[str] | None
 
 BLUE, ORANGE, GREEN, SKY, RED, PINK, BLACK = (

@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from noisewise.report.plots import BLACK, BLUE, GREEN, GREY, RED, Target, finish, tidy
-
-Floats = NDArray[np.float64]
+from noisewise.types import Floats
 
 
 def course_plot(

@@ -15,7 +15,7 @@ def default_mechanism(statistic: Statistic, schema: Schema, guarantee: Guarantee
     if statistic.is_categorical(schema):
         return "randomized-response"
     for row in TABLE:
-        if row.serves(statistic) and isinstance(guarantee, row.guarantees):
+        if row.serves(statistic) and row.gives(guarantee):
             return row.name
     raise Unsupported(f"No mechanism gives {statistic.kind} a guarantee of kind {guarantee.kind}.\n{validity_table()}")
 
@@ -23,7 +23,7 @@ def default_mechanism(statistic: Statistic, schema: Schema, guarantee: Guarantee
 def check_validity(mechanism: object, statistic: Statistic, schema: Schema, guarantee: Guarantee) -> None:
     """Refuse a mechanism outside its row of the table, with the table."""
     row = mechanism_named(mechanism)
-    if not row.serves(statistic) or not isinstance(guarantee, row.guarantees):
+    if not row.serves(statistic) or not row.gives(guarantee):
         raise Unsupported(
             f"The mechanism {row.name!r} does not give {statistic.kind} a guarantee of kind {guarantee.kind}. "
             f"Nothing was spent. It is valid only as in this table:\n{validity_table()}"

@@ -70,7 +70,12 @@ def surveyed(
         queries, score = ("auto" if way == ADAPTIVE else family), published or score
     seed = int(rng.integers(2**31))
     survey = Survey(
-        published_population(), PureDP(epsilon), queries=queries, score=score, n_particles=n_particles, seed=seed
+        published_population(),
+        guarantee=PureDP(epsilon),
+        queries=queries,
+        score=score,
+        n_particles=n_particles,
+        seed=seed,
     )
     found = collect(survey, people, rng, every=every)
     return Estimate(survey.mean, found.seconds, found.rejuvenations, found)
@@ -95,7 +100,7 @@ def batch(rng: np.random.Generator, answers: Collected) -> Estimate:
 
 def around(mean: float, sd: float, widths: float, epsilon: float) -> Query:
     """[mean - widths sd, mean + widths sd]."""
-    return Query.clip(mean - widths * sd, mean + widths * sd, PureDP(epsilon))
+    return Query.clip(mean - widths * sd, mean + widths * sd, guarantee=PureDP(epsilon))
 
 
 def oracle(mean: float, sd: float, epsilon: float) -> Query:
@@ -112,4 +117,8 @@ def oracle(mean: float, sd: float, epsilon: float) -> Query:
     position = transform.position(theta)[0]
     found = informations(law, asked, stencil(law, transform, position, np.diag([sd, 1.0])))
     best = asked[int(np.argmax(np.linalg.det(found)))]
-    return Query.clip(best.low, best.high, guarantee) if best.edges is None else Query.cells(best.edges, guarantee)
+    return (
+        Query.clip(best.low, best.high, guarantee=guarantee)
+        if best.edges is None
+        else Query.cells(best.edges, guarantee=guarantee)
+    )

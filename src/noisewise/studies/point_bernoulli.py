@@ -17,7 +17,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisewise.errors import InvalidArgument
 from noisewise.point.laplace import LaplaceEstimator
@@ -30,6 +29,7 @@ from noisewise.populations.text import population_from_spec
 from noisewise.privacy.guarantee import PureDP
 from noisewise.studies.setting import Setting
 from noisewise.studies.study import Row, Rows, Setup, Study
+from noisewise.types import Integers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,7 +38,6 @@ METHODS = ("unified", "unified-lp", "laplace", "laplace-clipped", "laplace-bayes
 KIND = {"laplace": "printed", "laplace-clipped": "clipped", "laplace-bayes": "bayes"}
 HIGH_PRIVACY = (0.001, 0.002, 0.003, 0.004, 0.005, 0.006, 0.007, 0.008, 0.009, 0.01)
 LOW_PRIVACY = (1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0)
-Integers = NDArray[np.int64]
 Point = tuple[int, float, Mapping[str, Any]]
 
 
@@ -78,7 +77,7 @@ def _unified(
     method: str, population: Population, problem: Problem, epsilon: float, size: int, settings: Mapping[str, Any]
 ) -> tuple[Array, Array, float]:
     answers = np.linspace(*problem.belief.range, settings["grid"]) if method == "unified-lp" else None
-    found = optimal_estimator(population, settings["loss"], PureDP(epsilon), n=size, actions=answers)
+    found = optimal_estimator(population, settings["loss"], guarantee=PureDP(epsilon), n=size, actions=answers)
     return found.matrix, found.actions, found.risk
 
 

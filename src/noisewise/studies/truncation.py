@@ -36,7 +36,7 @@ def measure(setup: Setup) -> Rows:
 def row_at(_: np.random.Generator, point: tuple[float, str]) -> Row:
     """The best interval, beside the printed one."""
     epsilon, score = point
-    best = best_interval("normal", PureDP(epsilon), score=score)
+    best = best_interval("normal", guarantee=PureDP(epsilon), score=score)
     paper = PAPER.get(epsilon) if score == "location" else None
     return {
         "epsilon": epsilon,

@@ -30,9 +30,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisewise.errors import InvalidArgument
+from noisewise.types import Bools as Bools
+from noisewise.types import Floats as Floats
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 Indices = NDArray[np.intp]
 Tree = TypeVar("Tree")
 
