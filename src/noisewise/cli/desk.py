@@ -37,16 +37,17 @@ def said_in_toml() -> Iterator[None]:
 def read_records(read: Spec, plan: Plan, data: Path, ledger: Path, *, accept_clamping: bool) -> Table:
     """The checked records of a spec, what the bounds move told, and stopped where that is too much."""
     from noisewise.cli.actions import console
-    from noisewise.holder.cleaning import check_clamping
+    from noisewise.holder.cleaning import check_clamping, over_share
     from noisewise.holder.table import Table
 
     options = read.data()
     with said_in_toml():
-        table = Table.read(data, plan.schema, options.order, options.key, reader=options.reader)
+        table = Table.read(data, plan.schema, options.order, options.key, reader=options.reader, clamp_at_most=1)
         for clamped in table.clamped:
             if clamped.moved:
                 console.print(f"Clamped to its bounds: {clamped}.", markup=False)
-        if not accept_clamping and not _is_paid(table, plan, ledger):
+        is_over = bool(over_share(table.clamped, options.clamp_at_most)) and not accept_clamping
+        if is_over and not _is_paid(table, plan, ledger):
             check_clamping(table.clamped, options.clamp_at_most)
     return table
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import ibis.expr.types as ir
 
 ROWS, ABSENT, DISTINCT = "rows", "absent", "distinct"
+SIDES = ("below", "above")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,16 +149,19 @@ class Counts:
     ids: Mapping[str, int]
 
     def clamped(self, schema: Schema) -> tuple[Clamped, ...]:
-        """The values outside the bounds, for every numeric column."""
+        """The values outside the bounds, for every numeric column in which they were counted."""
         return tuple(
-            Clamped(name, self.misfits[name, "below"], self.misfits[name, "above"], self.rows)
+            Clamped(name, *(self.misfits[name, side] for side in SIDES), self.rows)
             for name in by_kind(schema)[0]
+            if (name, SIDES[0]) in self.misfits
         )
 
 
-def count(source: Source, parsed: ir.Table, schema: Schema) -> Counts:
-    """One aggregate query over all records."""
+def count(source: Source, parsed: ir.Table, schema: Schema, *, is_clamping_told: bool = True) -> Counts:
+    """One aggregate query over all records; clamped values are no fault, and counted only where they matter."""
     every = [(name, kind) for name in schema.columns for kind in kinds(parsed, name, schema)]
+    if not is_clamping_told and schema.outside == "clamp":
+        every = [(name, kind) for name, kind in every if kind.name not in SIDES]
     totals = {ROWS: parsed.count()} | {f"fault{i}": kind.condition.sum() for i, (_, kind) in enumerate(every)}
     if KEY in parsed.columns:
         totals[ABSENT] = parsed[KEY].isnull().sum()
@@ -206,7 +210,7 @@ def _faults(counts: Counts, source: Source, parsed: ir.Table, name: str, schema:
     faults = [
         _Fault(name, kind.name, counts.misfits[name, kind.name], kind.python, kind.toml)
         for kind in every.values()
-        if kind.name not in ("below", "above") and not (kind.name == "missing" and name in fills_of(schema))
+        if kind.name not in SIDES and not (kind.name == "missing" and name in fills_of(schema))
     ]
     if counts.misfits.get((name, "unparsable")):
         hint = suggested_form(source, parsed, name, every["unparsable"].condition)
@@ -214,7 +218,7 @@ def _faults(counts: Counts, source: Source, parsed: ir.Table, name: str, schema:
             ways = (f"{hint.reason}: {way}" for way in (hint.python, hint.toml))
             faults[0] = _Fault(name, "unparsable", counts.misfits[name, "unparsable"], *ways)
     if schema.outside == "refuse" and "below" in every:
-        outside = counts.misfits[name, "below"] + counts.misfits[name, "above"]
+        outside = sum(counts.misfits[name, side] for side in SIDES)
         faults.insert(2, _Fault(name, "outside", outside, every["below"].python, every["below"].toml))
     return [fault for fault in faults if fault.rows]
 
@@ -259,27 +263,32 @@ def checked_share(clamp_at_most: object) -> Fraction:
     return share
 
 
+def over_share(clamped: Sequence[Clamped], clamp_at_most: Fraction) -> list[Clamped]:
+    """The columns of which more than this share lies outside the bounds."""
+    return [one for one in clamped if one.moved > clamp_at_most * one.rows]
+
+
 def check_clamping(clamped: Sequence[Clamped], clamp_at_most: Fraction) -> None:
     """Stop where more than this share of a column lies outside its bounds. It answers the holder exactly.
 
     The stop is no part of the guarantee: like every refusal at read it tells, to whoever sees it, something exact
     about the records.
     """
-    over = [one for one in clamped if one.moved > clamp_at_most * one.rows]
+    over = over_share(clamped, clamp_at_most)
     if not over:
         return
     worst = max(over, key=lambda one: one.moved)
-    most = f"{float(100 * clamp_at_most):.4g} %"
-    told = "; ".join(map(str, over))
-    public = "take bounds and codes from the data's public description"
-    code = "a code for missing is no number: name it in"
+    told, most = "; ".join(map(str, over)), f"{float(100 * clamp_at_most):.4g} %"
+    ways = "Then, by the data's public description: name a code that means missing,"
     raise bad_data(
-        f"Outside the bounds, so clamping would move them: {told}. At most {most} of a column is accepted. Look first",
-        python=f"Table.check(...) shows what is wrong. Then {public}: {code} reader={{'missing': {{{worst.column!r}: "
-        "[CODE]}}, declare wider bounds, or accept it with a larger clamp_at_most=",
-        toml=f"noisewise check SPEC --data FILE shows what is wrong. Then {public}: {code} "
-        f"missing = {{ {printable(worst.column)} = [CODE] }} under [data], declare wider bounds under "
-        "[schema.columns], or accept it with --accept-clamping or a larger clamp_at_most under [data]",
+        "",
+        python=f"Clamping would move too many values, and at most {most} of a column is accepted. {told}. Look at them "
+        f"with Table.check(...). {ways} reader={{'missing': {{{worst.column!r}: [CODE]}}}}; declare wider bounds; or "
+        "accept it with a larger clamp_at_most",
+        toml=f"Clamping would move too many values, and at most {most} of a column is accepted. {told}. Look at them "
+        f"with noisewise check SPEC --data FILE. {ways} missing = {{ {printable(worst.column)} = [CODE] }} under "
+        "[data]; declare wider bounds under [schema.columns]; or accept it with --accept-clamping, or with a larger "
+        "clamp_at_most under [data]",
         column=worst.column,
         fault="clamped",
         rows=worst.moved,

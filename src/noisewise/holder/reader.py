@@ -285,7 +285,7 @@ def _as_number(value: ir.Value, name: str, reader: Reader) -> ir.Value:
     if not value.type().is_string():
         return _without_truth(value).cast("float64")
     if reader.thousands is None and reader.decimal == ".":
-        number = _unless(value.contains("_"), value).try_cast("float64")
+        number = ibis.cases((value.contains("_"), ibis.null("float64")), else_=value.try_cast("float64"))
     else:
         plain = value if reader.thousands is None else value.replace(reader.thousands, "")
         plain = plain.replace(reader.decimal, ".")

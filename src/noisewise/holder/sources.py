@@ -29,6 +29,7 @@ from noisewise.schema import Schema
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
+    import pandas as pd
     import pyarrow as pa
 
     from noisewise.holder.reader import Reader
@@ -223,8 +224,17 @@ def _open_pandas(source: Any, wanted: Sequence[str]) -> Source:
     import pyarrow as pa
 
     found = list(found_in(list(source.columns), wanted, "the pandas frame"))
-    arrow = attempt(lambda: pa.Table.from_pandas(source[found], preserve_index=False), "The pandas frame")
+    frame = attempt(lambda: source[found].apply(_unmixed), "The pandas frame")
+    arrow = attempt(lambda: pa.Table.from_pandas(frame, preserve_index=False), "The pandas frame")
     return _open_arrow("pandas frame", arrow, wanted)
+
+
+def _unmixed(column: pd.Series) -> pd.Series:
+    """A column in which numbers stand beside text, as sheets have them, as the text of both."""
+    from pandas.api.types import infer_dtype
+
+    is_mixed = column.dtype == object and infer_dtype(column, skipna=True).startswith("mixed")
+    return column.map(str, na_action="ignore") if is_mixed else column
 
 
 def _open_arrow(kind: str, source: Any, wanted: Sequence[str]) -> Source:

@@ -67,7 +67,7 @@ class Table:
     key: str | None
     _source: Source
     _cleaned: ir.Table
-    clamped: tuple[Clamped, ...] = ()  # what the bounds moved; exact, for the holder alone
+    clamped: tuple[Clamped, ...] = ()  # what the bounds moved, where a share was given; exact, for the holder alone
     _fingerprints: dict[tuple[bytes, bool], str] = field(default_factory=dict)
     _questions: dict[tuple[bytes, bool], ir.Table] = field(default_factory=dict)  # built once
 
@@ -93,7 +93,7 @@ class Table:
         reader : how the file writes its fields, as in `[data]` of a spec: `{"delimiter": ";", "decimal": ","}`.
             Default: comma, point, UTF-8, a header line.
         clamp_at_most : the largest share of a column, from 0 to 1, that may lie outside its bounds and be clamped;
-            above it the read is refused. Default None: any share.
+            above it the read is refused. Default None: any share. With one, `clamped` says what was moved.
 
         Returns
         -------
@@ -107,15 +107,17 @@ class Table:
         Table(age; n = 2; dict of arrays on duckdb)
         """
         most = None if clamp_at_most is None else checked_share(clamp_at_most)
-        opened, parsed, counts = counted(source, schema, order, key, Reader.of(reader))
+        is_told = most is not None
+        opened, parsed, counts = counted(source, schema, order, key, Reader.of(reader), is_clamping_told=is_told)
         check_counts(counts, opened, parsed, schema, order or key)
         clamped = counts.clamped(schema) if schema.outside == "clamp" else ()
         if most is not None:
             check_clamping(clamped, most)
         return cls(schema, opened.engine, order, key, opened, cleaned(parsed, schema), clamped)
 
-    @staticmethod
+    @classmethod
     def check(
+        cls,
         source: object,
         schema: Schema,
         *,
@@ -279,7 +281,7 @@ class Table:
 
 
 def counted(
-    source: object, schema: Schema, order: str | None, key: str | None, reader: Reader
+    source: object, schema: Schema, order: str | None, key: str | None, reader: Reader, *, is_clamping_told: bool = True
 ) -> tuple[Source, ir.Table, Counts]:
     """The source opened, its fields parsed, and what does not fit counted in one pass.
 
@@ -293,13 +295,13 @@ def counted(
     opened = open_source(source, list(wanted), schema, reader)
     parsed = parse(opened, schema, reader, order=order, key=key)
     try:
-        return opened, parsed, count(opened, parsed, schema)
+        return opened, parsed, count(opened, parsed, schema, is_clamping_told=is_clamping_told)
     except InvalidData as error:
         if opened.again is None or error.fields.get("fault") not in FAULTS_OF_LINES:
             raise
     again = opened.again()  # outside the handler: nothing that the engine said is its context
     parsed = parse(again, schema, reader, order=order, key=key)
-    return again, parsed, count(again, parsed, schema)
+    return again, parsed, count(again, parsed, schema, is_clamping_told=is_clamping_told)
 
 
 # --- what may be asked for --------------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LONGEST_LINE = 2**21  # characters; DuckDB's own limit is 2^21 bytes
+MOST_FIELDS = 10_000
 CHUNK = 2**20
 BATCH = 50_000  # rows
 QUOTES = {
@@ -54,7 +55,7 @@ def open_text(path: Path, separator: str, wanted: Sequence[str], reader: Reader)
     def again() -> Source:
         return attempt(lambda: _loaded(path, delimiter, found, len(first), reader), what)
 
-    if reader.encoding != "utf-8":
+    if reader.encoding != "utf-8" or not attempt(lambda: _last_line_is_short(path), what):
         return again()
     connection = private_engine()
     text = attempt(
@@ -117,6 +118,8 @@ def _first_row(path: Path, encoding: str, delimiter: str) -> list[str]:
     first = next(_rows(path, encoding, delimiter), None)
     if first is None:
         raise InvalidData(f"The file {path.name!r} is empty. Nothing was spent.", fault="empty file")
+    if len(first[1]) > MOST_FIELDS:
+        raise _bad_line(path, "row too long", 1, f"a row has more than {MOST_FIELDS} fields")
     if any("\0" in name for name in first[1]):
         raise _bad_encoding(path, encoding, 1)
     return first[1]
@@ -167,6 +170,18 @@ def _decoded(decoder: codecs.IncrementalDecoder, chunk: bytes, encoding: str) ->
         return decoder.decode(chunk, not chunk), True
     except UnicodeDecodeError as error:
         return error.object[: error.start].decode(encoding, "ignore"), False
+
+
+def _last_line_is_short(path: Path) -> bool:
+    """Whether the file's last line is one that DuckDB reads; it leaves out one of more than 32 MB without its end."""
+    with _opened(path) as file:
+        if not _is_compressed(path):
+            file.seek(max(0, os.path.getsize(path) - LONGEST_LINE))
+        length = 0
+        while chunk := file.read(CHUNK):
+            end = max(chunk.rfind(b"\n"), chunk.rfind(b"\r"))
+            length = length + len(chunk) if end < 0 else len(chunk) - end - 1
+    return length < LONGEST_LINE
 
 
 def _opened(path: Path) -> io.BufferedIOBase:
