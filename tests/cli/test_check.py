@@ -81,6 +81,16 @@ def test_the_air_quality_file_is_understood_step_by_step(home: Path, run: Run) -
     assert run(*release(file))[0] == 0
 
 
+@pytest.mark.skipif(not (DATA / "air_quality.csv").exists(), reason="needs the real data (NOISEWISE_DATA)")
+def test_the_docs_show_what_the_check_prints_of_the_real_file(home: Path, run: Run) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "check.md").read_text("utf-8")
+    shown = page.split("```text\n")[1].split("```")[0]
+    names = ["co", *"abcdefghijkl", "", ""]
+    data = f"header = false\nnames = {json.dumps(names)}"
+    spec(9471, "co = { bounds = [0, 12] }", "mean(co)", data, "missing = { co = 2 }")
+    assert run("check", "x.toml", "--data", str(DATA / "air_quality.csv"))[1] == shown
+
+
 @pytest.mark.skipif(not (DATA / "income_us.csv.gz").exists(), reason="needs the real data (NOISEWISE_DATA)")
 def test_the_income_file_is_checked_and_released(home: Path, run: Run) -> None:
     file = str(DATA / "income_us.csv.gz")

@@ -86,6 +86,7 @@ def _grid(rows: list[tuple[str, ...]]) -> list[str]:
 def _parts(check: RecordCheck, *, in_toml: bool) -> list[tuple[str, list[str]]]:
     """The titled lists of sentences under the table; those that are empty are left out."""
     refusal = check.refusal_in_toml if in_toml else check.refusal
+    refused = [] if refusal is None else [refusal.removesuffix(" Nothing was spent.")]
     parts = [
         ("What looks like a code", [_code(column, code) for column in check.columns for code in column.codes]),
         ("What was not declared", [_levels(column) for column in check.columns if column.undeclared]),
@@ -93,7 +94,10 @@ def _parts(check: RecordCheck, *, in_toml: bool) -> list[tuple[str, list[str]]]:
             "What clamping and filling do, over all records",
             [line for one in check.statistics for line in _clamping(one)],
         ),
-        ("What a release would be refused for", [] if refusal is None else [refusal]),
+        (
+            "What a release would be refused for",
+            [] if refusal is None else [refusal.removesuffix(" Nothing was spent.")],
+        ),
         ("What to do", [way for column in check.columns for way in _ways(column, in_toml=in_toml)]),
     ]
     return [(title, sentences) for title, sentences in parts if sentences]
