@@ -94,10 +94,7 @@ def _parts(check: RecordCheck, *, in_toml: bool) -> list[tuple[str, list[str]]]:
             "What clamping and filling do, over all records",
             [line for one in check.statistics for line in _clamping(one)],
         ),
-        (
-            "What a release would be refused for",
-            [] if refusal is None else [refusal.removesuffix(" Nothing was spent.")],
-        ),
+        ("What a release would be refused for", refused),
         ("What to do", [way for column in check.columns for way in _ways(column, in_toml=in_toml)]),
     ]
     return [(title, sentences) for title, sentences in parts if sentences]
