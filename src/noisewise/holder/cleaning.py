@@ -151,9 +151,9 @@ class Counts:
     def clamped(self, schema: Schema) -> tuple[Clamped, ...]:
         """The values outside the bounds, for every numeric column in which they were counted."""
         return tuple(
-            Clamped(name, *(self.misfits[name, side] for side in SIDES), self.rows)
+            Clamped(name, self.misfits[name, "below"], self.misfits[name, "above"], self.rows)
             for name in by_kind(schema)[0]
-            if (name, SIDES[0]) in self.misfits
+            if (name, "below") in self.misfits
         )
 
 
