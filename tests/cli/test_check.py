@@ -222,7 +222,7 @@ def test_check_files_belong_to_their_owner_alone(home: Path, run: Run) -> None:
         assert stat.S_IMODE(os.stat(name).st_mode) == 0o600
         assert "not for publication" in Path(name).read_text().lower()
     read = json.loads(Path("x.report.json").read_text())
-    assert (read["rows"], read["columns"][0]["above"]) == (1000, 50)
+    assert (read["rows"], read["columns"][0]["above"], read["columns"][0]["shares"]["above"]) == (1000, 50, 0.05)
 
 
 def test_nothing_of_a_check_is_in_what_is_published_or_kept(home: Path, run: Run) -> None:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 FORMAT = "noisewise-check/1"
 MOST_COMPONENTS = 20
+MISFITS = ("missing", "unparsable", "infinite", "below", "above", "undeclared")
 BAD, OUT, FILLED = "__bad_", "__out_", "__filled_"
 
 
@@ -70,8 +71,17 @@ class ColumnCheck:
     hint: Hint | None = None
 
     @property
+    def misfits(self) -> dict[str, int]:
+        """How many rows do not fit, by kind."""
+        return {kind: getattr(self, kind) for kind in MISFITS}
+
+    @property
     def is_clean(self) -> bool:
-        return not any((self.missing, self.unparsable, self.infinite, self.below, self.above, self.undeclared))
+        return not any(self.misfits.values())
+
+    def to_dict(self) -> dict[str, object]:
+        shares = {kind: rows / self.rows if self.rows else 0.0 for kind, rows in self.misfits.items()}
+        return asdict(self) | {"shares": shares, "hint": self.hint and self.hint.reason}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +124,7 @@ class RecordCheck:
             "note": "For the holder only; not for publication.",
             "rows": self.rows,
             "refusal": self.refusal,
-            "columns": [asdict(column) | {"hint": column.hint and column.hint.reason} for column in self.columns],
+            "columns": [column.to_dict() for column in self.columns],
             "statistics": [asdict(statistic) for statistic in self.statistics],
         }
 

@@ -61,12 +61,11 @@ def _is_in(data: bytes, encoding: str) -> bool:
 
 
 def suggested_layout(
-    first: list[str], wanted: Sequence[str], delimiter: str, names: Sequence[str] | None, *, has_header: bool
+    line: str, first: list[str], wanted: Sequence[str], delimiter: str, names: Sequence[str] | None, *, has_header: bool
 ) -> Hint | None:
-    """How the first row would have to be cut or named so that the wanted columns are there."""
-    line = delimiter.join(first)
+    """How the first line would have to be cut, or its fields named, so that the wanted columns are there."""
     for other in SEPARATORS:
-        cut = next(csv.reader([line], delimiter=other), []) if other != delimiter else []
+        cut = _cut(line, other) if other != delimiter else []
         if set(wanted) <= set(cut) if names is None else len(cut) == len(names) > 1:
             written = '"\\t"' if other == "\t" else f'"{other}"'
             return _hint(
@@ -85,6 +84,14 @@ def suggested_layout(
         reason = "its names differ from the schema's only in upper and lower case or in spaces around them"
         return Hint(reason, *["name the columns of the schema as the file does"] * 2)
     return None
+
+
+def _cut(line: str, delimiter: str) -> list[str]:
+    """The fields of a line; none where it cannot be cut in this way."""
+    try:
+        return next(csv.reader([line.rstrip("\r\n")], delimiter=delimiter, strict=True), [])
+    except csv.Error:
+        return []
 
 
 def _hint(reason: str, python: str, toml: str) -> Hint:

@@ -48,8 +48,8 @@ def open_text(path: Path, separator: str, wanted: Sequence[str], reader: Reader)
 
     what, delimiter = f"The file {path.name!r}", reader.delimiter or separator
     stamps = stamps_of([str(path)])
-    first = attempt(lambda: _first_row(path, reader.encoding, delimiter), what)
-    names = _names(path, first, wanted, delimiter, reader)
+    first = attempt(lambda: _first_row(path, wanted, delimiter, reader), what)
+    names = attempt(lambda: _names(path, first, wanted, delimiter, reader), what)
     found = found_in(names, wanted, f"the file {path.name!r}, {_place_of_names(reader)}")
 
     def again() -> Source:
@@ -87,16 +87,8 @@ def _place_of_names(reader: Reader) -> str:
 def _names(path: Path, first: list[str], wanted: Sequence[str], delimiter: str, reader: Reader) -> list[str]:
     """The names of the columns; where they cannot be, what the file seems to be instead."""
     names = first if reader.names is None else list(reader.names)
-    is_cut_right = len(names) == len(first) and set(wanted) <= set(names)
-    hint = None if is_cut_right else suggested_layout(first, wanted, delimiter, reader.names, has_header=reader.header)
-    if hint is not None:
-        raise bad_data(
-            f"The columns wanted are not in the file {path.name!r} as it was read: {hint.reason}",
-            python=hint.python,
-            toml=hint.toml,
-            fault="missing column",
-            column=next((name for name in wanted if name not in names), None),
-        )
+    if len(names) != len(first) or not set(wanted) <= set(names):
+        _suggest(path, first, wanted, delimiter, reader)
     if len(names) != len(first):
         raise InvalidData(
             f"names lists {len(names)} columns, but the first line of {path.name!r} has {len(first)} fields. Name "
@@ -106,22 +98,45 @@ def _names(path: Path, first: list[str], wanted: Sequence[str], delimiter: str, 
     return names
 
 
+def _suggest(path: Path, first: list[str], wanted: Sequence[str], delimiter: str, reader: Reader) -> None:
+    """Refuse with what the file seems to be, if it seems to be something."""
+    line = next(_lines(path, reader.encoding), "")
+    hint = suggested_layout(line, first, wanted, delimiter, reader.names, has_header=reader.header)
+    if hint is not None:
+        raise bad_data(
+            f"The columns wanted are not in the file {path.name!r} as it was read: {hint.reason}",
+            python=hint.python,
+            toml=hint.toml,
+            fault="missing column",
+            column=next((name for name in wanted if name not in first), None),
+        )
+
+
 # --- lines and rows ---------------------------------------------------------------------------------------------------
 
 
-def _first_row(path: Path, encoding: str, delimiter: str) -> list[str]:
+def _first_row(path: Path, wanted: Sequence[str], delimiter: str, reader: Reader) -> list[str]:
     """The first row of a file: its header, or the fields that names are given to."""
     if path.exists() and not stat.S_ISREG(os.stat(path).st_mode) and not path.is_dir():
         raise InvalidData(
             f"{path.name!r} is a pipe or a device; give a plain file. Nothing was spent.", fault="unreadable"
         )
-    first = next(_rows(path, encoding, delimiter), None)
+    broken: InvalidData | None = None
+    try:
+        first = next(_rows(path, reader.encoding, delimiter), None)
+    except InvalidData as error:
+        if error.fields["fault"] != "broken quotes":
+            raise
+        broken = error
+    if broken is not None:  # a quote ends in the middle of a field where fields are cut at the wrong sign
+        _suggest(path, [], wanted, delimiter, reader)
+        raise broken
     if first is None:
         raise InvalidData(f"The file {path.name!r} is empty. Nothing was spent.", fault="empty file")
     if len(first[1]) > MOST_FIELDS:
         raise _bad_line(path, "row too long", 1, f"a row has more than {MOST_FIELDS} fields")
     if any("\0" in name for name in first[1]):
-        raise _bad_encoding(path, encoding, 1)
+        raise _bad_encoding(path, reader.encoding, 1)
     return first[1]
 
 
