@@ -156,6 +156,19 @@ def test_every_line_end_gives_the_same_rows_in_the_same_places(ends: str, tmp_pa
     assert [x for (x,) in values(table, table.rows(("0", "2/5")))] == [1.0, 2.0]
 
 
+@pytest.mark.parametrize("ends", [("\n", "\r\n"), ("\r\n", "\n"), ("\r\n", "\r"), ("\r", "\n")])
+def test_no_row_is_lost_where_line_ends_change_far_down(ends: tuple[str, str], tmp_path: Path) -> None:
+    """After eight million bytes: where DuckDB's next reader starts, which leaves out such rows without a word."""
+    first, last = ends
+    path = tmp_path / "r.csv"
+    rows = 800_000 if len(first) == 2 else 888_889
+    path.write_bytes((f"y,x{first}" + f"123456,7{first}" * rows + f"123456,8{last}" * 3).encode())
+    declared = Schema({"x": Bounded(0, 9)}, n_max=10**6, neighbours="add-remove")
+    table = Table.read(path, declared)
+    every = table.expression
+    assert values(table, every.aggregate(n=every.count(), total=every["x"].sum())) == [(rows + 3, 7.0 * rows + 24)]
+
+
 def test_a_file_without_a_header_takes_the_names_it_is_given(tmp_path: Path) -> None:
     path = write(tmp_path / "r.csv", "1,8,a\n2,9,b\n")
     reader = {"header": False, "names": ["x", "", "z"]}

@@ -1,9 +1,9 @@
 """Text files of records (CSV, TSV, gzip): cut into fields strictly, by DuckDB or line by line.
 
 The rows of a UTF-8 file are cut by DuckDB, lazily and without guessing: the separator, the quotes and the number of
-fields are known before. Files in other encodings, and files that DuckDB's strict reader stops at, are read here by
-Python's csv module, as strictly, into a private DuckDB in memory. It takes every mixture of line ends (CR LF, LF, CR)
-and knows the number of the line that is at fault.
+fields are known before. Files in other encodings or with line ends of several kinds (CR LF, LF, CR), and files that
+DuckDB's strict reader stops at, are read here by Python's csv module, as strictly, into a private DuckDB in memory. It
+knows the number of the line that is at fault.
 
 Promise: no line of more than `LONGEST_LINE` characters is held in memory, so a file without line ends costs no more
 than another; what is refused is named by kind and line number, never by content.
@@ -19,6 +19,7 @@ import io
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,7 +56,7 @@ def open_text(path: Path, separator: str, wanted: Sequence[str], reader: Reader)
     def again() -> Source:
         return attempt(lambda: _loaded(path, delimiter, found, len(first), reader), what)
 
-    if reader.encoding != "utf-8" or not attempt(lambda: _last_line_is_short(path), what):
+    if reader.encoding != "utf-8" or not attempt(lambda: _suits_engine(path), what):
         return again()
     connection = private_engine()
     text = attempt(
@@ -158,22 +159,26 @@ def _rows(path: Path, encoding: str, delimiter: str) -> Iterator[tuple[int, list
 
 def _lines(path: Path, encoding: str) -> Iterator[str]:
     """The lines of a file with their ends (CR LF, LF or CR), never more than a chunk and a line in memory."""
+    return chain.from_iterable(_chunks(path, encoding))
+
+
+def _chunks(path: Path, encoding: str) -> Iterator[list[str]]:
     decoder = codecs.getincrementaldecoder("utf-8-sig" if encoding == "utf-8" else encoding)("strict")
     pending, number = "", 1
     with _opened(path) as file:
         while True:
             chunk = file.read(CHUNK)
             text, is_good = _decoded(decoder, chunk, encoding)
-            # A CR at the end of a chunk may be the first half of a line end.
             lines = io.StringIO(pending + text, newline="").readlines()
+            # A CR at the end of a chunk may be the first half of a line end.
             pending = lines.pop() if lines and chunk and is_good and not lines[-1].endswith("\n") else ""
-            if any(len(line) > LONGEST_LINE for line in (*lines, pending)):
+            if max(map(len, (*lines, pending))) > LONGEST_LINE:
                 longest = next((k for k, line in enumerate(lines) if len(line) > LONGEST_LINE), len(lines))
                 raise _bad_line(path, "row too long", number + longest, "a row is longer than any record should be")
             if not is_good:
                 whole = len(lines) if not lines or lines[-1].endswith(("\n", "\r")) else len(lines) - 1
                 raise _bad_encoding(path, encoding, number + whole)
-            yield from lines
+            yield lines
             number += len(lines)
             if not chunk:
                 return
@@ -187,16 +192,28 @@ def _decoded(decoder: codecs.IncrementalDecoder, chunk: bytes, encoding: str) ->
         return error.object[: error.start].decode(encoding, "ignore"), False
 
 
-def _last_line_is_short(path: Path) -> bool:
-    """Whether the file's last line is one that DuckDB reads; it leaves out one of more than 32 MB without its end."""
+def _suits_engine(path: Path) -> bool:
+    """Whether DuckDB reads every row of the file; it leaves some out, without a word, where line ends are mixed.
+
+    One kind of line end, LF or CR LF, also inside quotes; and a last line that is not endless.
+    """
+    kinds: set[str] = set()
+    length, held = 0, b""
     with _opened(path) as file:
-        if not _is_compressed(path):
-            file.seek(max(0, os.path.getsize(path) - LONGEST_LINE))
-        length = 0
         while chunk := file.read(CHUNK):
-            end = max(chunk.rfind(b"\n"), chunk.rfind(b"\r"))
+            chunk, held = held + chunk, b""
+            if chunk.endswith(b"\r"):  # perhaps the first half of a line end
+                chunk, held = chunk[:-1], b"\r"
+            letters = np.frombuffer(chunk, np.uint8)
+            is_return, is_feed = letters == ord("\r"), letters == ord("\n")
+            returns, feeds = np.count_nonzero(is_return), np.count_nonzero(is_feed)
+            pairs = np.count_nonzero(is_return[:-1] & is_feed[1:]) if returns else 0
+            kinds |= {kind for kind, rows in (("LF", feeds - pairs), ("CR", returns - pairs), ("CR LF", pairs)) if rows}
+            if len(kinds) > 1 or "CR" in kinds:
+                return False
+            end = chunk.rfind(b"\n")
             length = length + len(chunk) if end < 0 else len(chunk) - end - 1
-    return length < LONGEST_LINE
+    return not held and length < LONGEST_LINE
 
 
 def _opened(path: Path) -> io.BufferedIOBase:
@@ -212,27 +229,44 @@ def _loaded(path: Path, delimiter: str, found: dict[str, int], width: int, reade
     import pyarrow as pa
 
     stamps = stamps_of([str(path)])
-    rows = _rows(path, reader.encoding, delimiter)
-    if reader.header:
-        next(rows, None)
-    batches: list[list[pa.Array]] = []
-    held: list[list[str]] = []
-    for line, row in rows:
-        if not row and width > 1:
-            continue  # a blank line is no record, unless it is the empty field of a file of one column
-        if len(row or [""]) != width:
-            fields = f"it has {len(row)} field{'s' * (len(row) != 1)}, and the first line has {width}"
-            raise _bad_line(path, "ragged rows", line, f"a row has more or fewer fields than the first: {fields}")
-        held.append(row or [""])
-        if len(held) == BATCH:
-            batches.append(_columns(held, found))
-            held = []
-    batches.append(_columns(held, found))
+    batches = [_columns(rows, found) for rows in _batches(path, delimiter, width, reader)] or [_columns([], found)]
     count = sum(len(batch[0]) for batch in batches)
     arrays = {name: pa.chunked_array([batch[k] for batch in batches]) for k, name in enumerate(found)}
     arrays[POSITION] = pa.array(np.arange(count, dtype=np.int64))
     table = private_engine().create_table("records", pa.table(arrays))
     return Source("CSV", table, "duckdb", position=table[POSITION], is_text=True, stamps=stamps)
+
+
+def _batches(path: Path, delimiter: str, width: int, reader: Reader) -> Iterator[list[list[str]]]:
+    """Rows of the right width, many at a time. A blank line is no record, unless it is the one field of its row."""
+    rows = csv.reader(_lines(path, reader.encoding), delimiter=delimiter, strict=True)
+    while True:
+        is_sound, batch = True, list[list[str]]()
+        is_first = rows.line_num == 0
+        try:
+            batch = list(islice(rows, BATCH))
+        except csv.Error:
+            is_sound = False
+        is_last = not batch
+        if is_first and reader.header:
+            del batch[:1]
+        if [] in batch:
+            batch = [row for row in batch if row] if width > 1 else [row or [""] for row in batch]
+        if not is_sound or not set(map(len, batch)) <= {width}:
+            raise _first_fault(path, delimiter, width, reader)
+        if is_last:
+            return
+        if batch:
+            yield batch
+
+
+def _first_fault(path: Path, delimiter: str, width: int, reader: Reader) -> InvalidData:
+    """The first row that is not as the others, by the number of its line; found in a second, slower reading."""
+    for line, row in _rows(path, reader.encoding, delimiter):
+        if row and len(row) != width:
+            fields = f"it has {len(row)} field{'s' * (len(row) != 1)}, and the first line has {width}"
+            return _bad_line(path, "ragged rows", line, f"a row has more or fewer fields than the first: {fields}")
+    return InvalidData(f"The file {path.name!r} changed while it was read. Nothing was spent.", fault="changed")
 
 
 def _columns(rows: list[list[str]], found: dict[str, int]) -> list[pa.Array]:
