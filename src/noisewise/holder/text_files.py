@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 LONGEST_LINE = 2**21  # characters; DuckDB's own limit is 2^21 bytes
 MOST_FIELDS = 10_000
 CHUNK = 2**20
-BATCH = 50_000  # rows
+BATCH = 10_000  # rows
 QUOTES = {
     "broken quotes": "a quoted field does not end where it should",
     "row too long": "a field is longer than any should be; perhaps a quoted one does not end",
