@@ -14,11 +14,11 @@ from scipy import stats
 
 import noisewise as nw
 from noisewise.cli.actions import PlainConsole, cell, show_ledger, show_release
+from noisewise.html import Section
 from noisewise.inference.posterior import Posterior
 from noisewise.inference.verdict import Verdict, Words
 from noisewise.printable import printable, printable_lines, shown
 from noisewise.release import Release
-from noisewise.report.page import Section
 from noisewise.report.words import describe_release
 
 EVIL = "a\x1b[31mred\x1b[0m\r\n\x07\u202eevil\u2066\u200b[link=file:///etc]x[/]$\\frac$"

@@ -10,7 +10,7 @@ import pytest
 from people_tables import KEY, REGIONS, keyed, one, python_fingerprint, records, schema
 
 from noisewise.errors import InvalidArgument
-from noisewise.holder import table as table_module
+from noisewise.holder import fingerprint as fingerprint_module
 from noisewise.holder.table import Table
 from noisewise.schema import Bounded, Schema
 
@@ -79,7 +79,7 @@ def test_a_linear_hash_would_not_see_moved_weight(monkeypatch: pytest.MonkeyPatc
     def linear(table: Any, constants: dict[str, Any]) -> Any:
         return table.select(**{name: table[name] - table[name].floor() for name in constants})
 
-    monkeypatch.setattr(table_module, "_scrambled", linear)
+    monkeypatch.setattr(fingerprint_module, "_scrambled", linear)
     assert not moved_weight_shows(80)
 
 

@@ -18,9 +18,10 @@ import pyarrow as pa
 import pytest
 
 import noisewise as nw
-from noisewise.holder import table as table_module
+from noisewise.holder import cleaning
 from noisewise.holder.evaluate import IbisRows, lattice_values
-from noisewise.holder.sources import Source, parse
+from noisewise.holder.reader import parse
+from noisewise.holder.sources import Source
 from noisewise.holder.table import Table
 
 sqlglot = pytest.importorskip("sqlglot")
@@ -57,7 +58,7 @@ def table(neighbours: str) -> Table:
     declared, people = schema(neighbours), ibis.table(TYPES, name="people")
     ids = {"order": "id", "key": None} if neighbours == "change-one" else {"order": None, "key": "id"}
     source = Source("postgres table", people, "postgres", can_drift=True)
-    cleaned = table_module._cleaned(parse(source, declared, **ids), declared)
+    cleaned = cleaning.cleaned(parse(source, declared, **ids), declared)
     return Table(declared, "postgres", ids["order"], ids["key"], source, cleaned)
 
 

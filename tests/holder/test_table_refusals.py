@@ -118,7 +118,7 @@ def test_a_broken_file_is_refused_by_kind_of_fault(
     assert not caplog.records
 
 
-def test_passing_on_what_the_engine_says_would_be_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_passing_on_what_the_engine_says_would_be_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     def quoted(act: Callable[[], Any], what: str) -> Any:
         try:
             return act()
@@ -131,11 +131,10 @@ def test_passing_on_what_the_engine_says_would_be_caught(tmp_path: Path, monkeyp
         except Exception:
             raise InvalidData(f"{what}. Nothing was spent.", fault="ragged rows")  # noqa: B904
 
-    path = write(tmp_path / "r.csv", BROKEN_FILES["short row"][0])
     for leaky in (quoted, chained):
         monkeypatch.setattr(sources, "attempt", leaky)
         with pytest.raises(AssertionError):
-            refusal(path, one(Bounded(0, 1e6), 4))
+            refusal({"x": [3.0, WORD]}, one(Bounded(0, 1e6), 2))
 
 
 def test_files_that_are_not_what_they_are_called_are_refused(tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ def _position_under_add_remove(planted: bool) -> Passed:
         data = {"x": values[first:], "id": names[first:]}
         neighbours = "change-one" if planted else "add-remove"
         schema = _column(0, 1, 5 - first if planted else 5, neighbours)
-        table = Table.read(data, schema, **({} if planted else {"key": "id"}))
+        table = Table.read(data, schema, key=None if planted else "id")
         sides.append([(made, table) for made in _halves(schema)])
     return [touched_parts(*sides) <= 1]
 

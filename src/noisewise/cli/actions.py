@@ -11,6 +11,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from noisewise.cli import kinds
+from noisewise.cli.desk import read_records
 from noisewise.cli.kinds import check_kind
 from noisewise.cli.spec import Spec
 from noisewise.errors import InvalidSpec
@@ -60,23 +61,34 @@ def check_release_options(spec: Path, data: Path | None, ledger: Path | None, ou
     checked_place(out, "--out")
 
 
-def publish(spec: Path, data: Path | None, ledger: Path | None, out: Path | None, *, dry_run: bool) -> None:
+def publish(
+    spec: Path,
+    data: Path | None,
+    ledger: Path | None,
+    out: Path | None,
+    *,
+    dry_run: bool,
+    accept_clamping: bool = False,
+) -> None:
     """noisewise release"""
     if not dry_run:
         check_release_options(spec, data, ledger, out)
     read = Spec.read(spec)
     plan = read.plan()
     read.check_population()
+    read.data()
     console.print(plan.describe(), markup=False)
     if caution(plan.guarantee):
         console.print(caution(plan.guarantee), markup=False)
     if dry_run:
         console.print("Dry run: no record was read and nothing was spent.")
         return
-    release_by(read, plan, data, ledger, out)
+    release_by(read, plan, data, ledger, out, accept_clamping=accept_clamping)
 
 
-def release_by(read: Spec, plan: Plan, data: Path | None, ledger: Path | None, out: Path | None) -> None:
+def release_by(
+    read: Spec, plan: Plan, data: Path | None, ledger: Path | None, out: Path | None, *, accept_clamping: bool
+) -> None:
     """Check the records, pay from the ledger, write the release, and say so."""
     check_release_options(read.path, data, ledger, out)
     assert data is not None
@@ -84,7 +96,6 @@ def release_by(read: Spec, plan: Plan, data: Path | None, ledger: Path | None, o
     assert out is not None
     from noisewise.holder.curator import make_release
     from noisewise.holder.ledger import Ledger
-    from noisewise.holder.table import Table
 
     check_kind(data, kinds.RECORDS, place="--data")
     if ledger.exists():
@@ -97,7 +108,7 @@ def release_by(read: Spec, plan: Plan, data: Path | None, ledger: Path | None, o
             where="--ledger",
         )
     with console.status("Checking the records..."):
-        table = Table.read(data, plan.schema, **read.table_options())
+        table = read_records(read, plan, data, ledger, accept_clamping=accept_clamping)
     with Ledger.open(ledger, limit=limit) as account:
         before = len(account.entries())
         with console.status("Computing and adding noise..."):

@@ -16,7 +16,7 @@ from noisewise.cli.infer import naive_posterior
 from noisewise.cli.spec import Spec
 from noisewise.errors import InvalidSpec
 from noisewise.files import checked_folder
-from noisewise.report.page import Section, page
+from noisewise.html import Section, page
 
 if TYPE_CHECKING:
     from noisewise.design.choice import Choice
@@ -68,7 +68,7 @@ def run(out: Path) -> None:
     from noisewise.privacy.guarantee import PureDP
     from noisewise.release import Release, write_whole
     from noisewise.report.words import describe_release
-    from noisewise.statistics import Median, column
+    from noisewise.statistics import statistic
 
     checked_folder(out, "--out")
     out.mkdir(parents=True, exist_ok=True)
@@ -92,7 +92,7 @@ def run(out: Path) -> None:
     table = Table.read(records, wanted.schema)
     with Ledger.open(ledger_file, limit=spec.limit()) as ledger:
         make_release(table, wanted, ledger=ledger).save(out / "income.release.json")
-        median = plan(Median(column("income")), table.schema, guarantee=PureDP("1/2"))
+        median = plan(statistic("median(income)"), table.schema, guarantee=PureDP("1/2"))
         make_release(table, median, ledger=ledger).save(out / "median.release.json")
         console.print("\n3. The holder's account:", style="bold")
         account = str(ledger)

@@ -23,6 +23,7 @@ def estimate_spec(
     out: Path | None,
     json: Path | None,
     plot: Path | None,
+    accept_clamping: bool = False,
 ) -> None:
     """Print the optimal estimator of a spec; release one answer through it where records are given."""
     check_outputs(json=json, plot=plot)
@@ -56,4 +57,4 @@ def estimate_spec(
         console.print(f"Written to {plot}.", markup=False)
     if is_release:
         through = plan(given.statistic, given.schema, guarantee=given.guarantee, mechanism=found, part=given.part)
-        release_by(read, through, data, ledger, out)
+        release_by(read, through, data, ledger, out, accept_clamping=accept_clamping)

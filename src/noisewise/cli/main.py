@@ -25,6 +25,9 @@ ledger_app = typer.Typer(no_args_is_help=True, help="Show, check or move on the 
 app.add_typer(ledger_app, name="ledger")
 
 SpecFile = Annotated[Path, typer.Argument(help="The spec file (TOML).", metavar="SPEC.toml")]
+AcceptClamping = Annotated[
+    bool, typer.Option("--accept-clamping", help="Release although more than clamp_at_most of a column is clamped.")
+]
 LedgerFile = Annotated[Path, typer.Option("--ledger", help="The ledger of this data set.")]
 
 
@@ -97,11 +100,25 @@ def release(
     ledger: Annotated[Path | None, typer.Option("--ledger", help="The ledger of this data set.")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Where the release goes (JSON).")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be released and its price; stop.")] = False,
+    accept_clamping: AcceptClamping = False,
 ) -> None:
     """Publish one statistic: check the records, pay from the ledger, write the release."""
     from noisewise.cli.actions import publish
 
-    publish(spec, data, ledger, out, dry_run=dry_run)
+    publish(spec, data, ledger, out, dry_run=dry_run, accept_clamping=accept_clamping)
+
+
+@app.command()
+def check(
+    spec: SpecFile,
+    data: Annotated[Path, typer.Option("--data", help="The records: CSV or Parquet.")],
+    json: Annotated[Path | None, typer.Option("--json", help="Also write it as JSON; not for publication.")] = None,
+    html: Annotated[Path | None, typer.Option("--html", help="Also write it as a page; not for publication.")] = None,
+) -> None:
+    """Look at records before paying: what is missing, clamped, undeclared; for the holder's eyes only."""
+    from noisewise.cli.check import check_records
+
+    check_records(spec, data, json=json, html=html)
 
 
 @app.command()
@@ -113,11 +130,14 @@ def estimate(
     out: Annotated[Path | None, typer.Option("--out", help="Where the release goes (JSON).")] = None,
     json: Annotated[Path | None, typer.Option("--json", help="Also write the estimator as JSON.")] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw its heat map: .png, .pdf or .svg.")] = None,
+    accept_clamping: AcceptClamping = False,
 ) -> None:
     """The best private point estimate behind a spec's count; with --data, release one answer through it."""
     from noisewise.cli.estimate import estimate_spec
 
-    estimate_spec(spec, loss=loss, data=data, ledger=ledger, out=out, json=json, plot=plot)
+    estimate_spec(
+        spec, loss=loss, data=data, ledger=ledger, out=out, json=json, plot=plot, accept_clamping=accept_clamping
+    )
 
 
 @app.command()

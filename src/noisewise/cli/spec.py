@@ -2,6 +2,7 @@
 
 [schema]            n or n_max, neighbours, outside, missing, and [schema.columns] with bounds or levels
 [table]             order or key, where parts are used
+[data]              how the file writes its fields, and clamp_at_most
 [ledger]            limit, for a ledger that does not exist yet
 [release]           statistic, guarantee, and optionally mechanism, weights, part; [[release]] for several
 [[candidates]]      the same entries, each an alternative to choose from
@@ -15,6 +16,7 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,6 +31,7 @@ from noisewise.schema import Schema, schema_from_dict
 from noisewise.statistics import statistic
 
 Read = TypeVar("Read")
+CLAMP_AT_MOST = Fraction(1, 100)
 LARGEST_FILE = 2**20
 LONGEST_INTEGER = 4000  # bits
 DOTTED_KEY = re.compile(r"""(?<![\w-])(?:(?>[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*+\.[ \t]*+){32}""")
@@ -38,7 +41,17 @@ _SECTION_EXAMPLES = {
     "population": ', as in income = "normal(mean=norm(50, 50), sd=halfnorm(scale=50))"',
 }
 RELEASE_ENTRIES = ("statistic", "guarantee", "mechanism", "weights", "part")
-SECTIONS = ("schema", "table", "ledger", "release", "candidates", "population", "survey")
+SECTIONS = ("schema", "table", "data", "ledger", "release", "candidates", "population", "survey")
+
+
+@dataclass(frozen=True, slots=True)
+class DataOptions:
+    """What a spec says about its records beside the schema."""
+
+    reader: Mapping[str, object]
+    clamp_at_most: Fraction
+    order: str | None
+    key: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +144,17 @@ class Spec:
         if not isinstance(section, Mapping) or set(section) - {"order", "key"}:
             raise InvalidSpec("[table] takes order or key, a column name.", where="table")
         return dict(section)
+
+    def data(self) -> DataOptions:
+        """How the file is read, and how much of a column may be clamped, from [data]; order= or key= from [table]."""
+        from noisewise.holder.cleaning import checked_share
+        from noisewise.holder.reader import Reader
+
+        given = dict(self._section("data")) if "data" in self.sections else {}
+        most = self._within("data", lambda: checked_share(given.pop("clamp_at_most", CLAMP_AT_MOST)))
+        self._within("data", lambda: Reader.of(given))
+        places = self.table_options()
+        return DataOptions(given, most, places.get("order"), places.get("key"))
 
     def _listed(self, name: str) -> tuple[Plan, ...]:
         entries = self.sections[name] if isinstance(self.sections[name], list) else [self.sections[name]]

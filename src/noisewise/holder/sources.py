@@ -11,9 +11,7 @@ stumbled over, so their words are never passed on, not even as the cause of our 
 
 from __future__ import annotations
 
-import csv
 import glob
-import gzip
 import os
 import re
 import threading
@@ -27,20 +25,26 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from noisewise.errors import InvalidArgument, InvalidData, NoisewiseError, Unsupported
-from noisewise.schema import Bounded, Levels, Schema
+from noisewise.schema import Schema
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
+    import pandas as pd
     import pyarrow as pa
+
+    from noisewise.holder.reader import Reader
 
 T = TypeVar("T")
 Stamp = tuple[str, int, int]
 
 POSITION, ORDER, KEY = "__position", "__order", "__key"
-GIVEN = "__given_"
+GIVEN, RAW = "__given_", "__raw_"
 SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
 MOST_CASES = 10_000  # in one question to an engine other than DuckDB
 PARQUET = ".parquet"
+SHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
+FROM_SHEETS = "save the sheet as CSV, or read it with pandas.read_excel(...) and pass the frame"
+FROM_AFAR = "read a remote table with Ibis and pass that"
 SOURCES = (
     "a path to a .csv, .csv.gz, .tsv or .parquet file, a pandas or Polars frame, an Arrow table, "
     "a dict of arrays, or an Ibis table"
@@ -54,6 +58,7 @@ _FAULTS = (
     ("unterminated quote", "broken quotes", "a quoted field does not end where it should"),
     ("maximum line size", "row too long", "a row is longer than any record should be"),
     ("state machine", "not a CSV file", "its line ends or quotes do not follow RFC 4180"),
+    ("end-of-stream", "cut off", "the compressed file ends before its end; copy it again"),
     ("gzip", "not a gzip file", "it ends in .gz but is not compressed; rename it"),
     ("magic bytes", "not a Parquet file", "it ends in .parquet but holds something else"),
     ("too small to be a parquet file", "not a Parquet file", "it ends in .parquet but holds something else"),
@@ -61,7 +66,8 @@ _FAULTS = (
     ("permission denied", "unreadable", "this account may not read it"),
     ("out of memory", "out of memory", "this machine has too little memory for it"),
 )
-
+# Faults of a text file that reading it line by line may get over, or name the line of.
+FAULTS_OF_LINES = ("wrong encoding", "ragged rows", "broken quotes", "row too long", "not a CSV file", "unreadable")
 
 _LOCKS: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 _LOCKS_OPEN = threading.Lock()
@@ -78,6 +84,7 @@ class Source:
     is_text: bool = False
     stamps: tuple[Stamp, ...] = ()
     can_drift: bool = False  # a database may change under an open table; files are stamped and frames are copied
+    again: Callable[[], Source] | None = None  # the same records read by another, slower way, for files that need it
     lock: Any = field(default_factory=threading.RLock)  # one query at a time: a connection is not safe under threads
 
     def run(self, act: Callable[[], T]) -> T:
@@ -87,17 +94,20 @@ class Source:
 
     def check_unchanged(self) -> None:
         """Files are read again for every release, so one that was edited after its check is refused."""
-        if self.stamps != _stamps([path for path, _, _ in self.stamps]):
+        if self.stamps != stamps_of([path for path, _, _ in self.stamps]):
             raise InvalidData(
                 "The file has changed since Table.read checked it. Read it again with Table.read. Nothing was spent.",
                 fault="changed",
             )
 
 
-def open_source(source: object, wanted: Sequence[str]) -> Source:
-    """Open any source; refuse unknown ones, and sources without the `wanted` columns."""
-    if isinstance(source, str | Path):
-        return _open_path(source, wanted)
+def open_source(source: object, wanted: Sequence[str], schema: Schema, reader: Reader) -> Source:
+    """Open any source; refuse unknown ones, sources without the `wanted` columns, and options that do not fit it."""
+    is_path = isinstance(source, str | Path)
+    is_text_file = is_path and _suffix(str(source)) in SEPARATORS
+    reader.check_use(schema, is_text_file=is_text_file, is_database=_is_ibis(source))
+    if is_path:
+        return _open_path(str(source), wanted, reader)
     if _is_ibis(source):
         return _open_ibis(source, wanted)
     if isinstance(source, Mapping):
@@ -124,6 +134,13 @@ def attempt(act: Callable[[], T], what: str) -> T:
     raise InvalidData(f"{what} cannot be read ({fault}): {meaning}. Nothing was spent.", fault=fault)
 
 
+def bad_data(sentence: str, *, python: str, toml: str, **fields: object) -> InvalidData:
+    """A refusal that tells the way out in Python; its field `toml` is the same for those who write spec files."""
+    lead = f"{sentence}; " if sentence else ""
+    message, other = (f"{lead}{way}{'' if way.endswith('.') else '.'} Nothing was spent." for way in (python, toml))
+    return InvalidData(message, toml=other, **fields)
+
+
 def _diagnosis(error: Exception) -> tuple[str, str]:
     message = str(error).lower()
     line = re.match(r"[a-z ]*error: csv error on line: (\d+)", message)
@@ -138,65 +155,24 @@ def _diagnosis(error: Exception) -> tuple[str, str]:
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def _open_path(source: str | Path, wanted: Sequence[str]) -> Source:
-    name = str(source)
-    suffix = next((s for s in (*SEPARATORS, PARQUET) if name.lower().endswith(s)), None)
+def _open_path(name: str, wanted: Sequence[str], reader: Reader) -> Source:
+    suffix = _suffix(name)
     is_directory = os.path.isdir(name)
     if "://" in name or "\0" in name or (suffix is None and not is_directory):
+        is_sheet = name.lower().endswith(SHEETS)
         raise InvalidArgument(
-            f"source = {name!r:.200} is not {SOURCES}; read a remote table with Ibis and pass that. Nothing was spent.",
+            f"source = {name!r:.200} is not {SOURCES}; {FROM_SHEETS if is_sheet else FROM_AFAR}. Nothing was spent.",
             argument="source",
         )
     if suffix in SEPARATORS:
-        return _open_csv(Path(name), SEPARATORS[suffix], wanted)
+        from noisewise.holder.text_files import open_text
+
+        return open_text(Path(name), SEPARATORS[suffix], wanted, reader)
     return _open_parquet(_parquet_files(name, is_directory), wanted)
 
 
-def _open_csv(path: Path, separator: str, wanted: Sequence[str]) -> Source:
-    import ibis
-
-    stamps = _stamps([str(path)])
-    header = attempt(lambda: _header(path, separator), f"The file {path.name!r}")
-    found = _found(header, wanted, f"the file {path.name!r}, whose first line must hold the column names")
-    connection = _connect()
-    text = attempt(
-        lambda: connection.read_csv(
-            glob.escape(str(path)),
-            auto_detect=False,
-            header=True,
-            delim=separator,
-            quote='"',
-            escape='"',
-            nullstr="",
-            strict_mode=True,
-            null_padding=False,
-            ignore_errors=False,
-            compression="gzip" if path.name.lower().endswith(".gz") else "none",
-            columns={f"c{i}": "VARCHAR" for i in range(len(header))},
-        ),
-        f"The file {path.name!r}",
-    )
-    expression = text.select(*named({name: text[f"c{i}"] for name, i in found.items()}))
-    # DuckDB keeps the order of the lines, so the streaming row number is the line's position.
-    return Source("CSV", expression, "duckdb", position=ibis.row_number(), is_text=True, stamps=stamps)
-
-
-def _header(path: Path, separator: str) -> list[str]:
-    """The column names of a CSV file: its first record, read here so that no engine has to guess."""
-    opener = gzip.open if path.name.lower().endswith(".gz") else open
-    with opener(path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        try:
-            header = next(csv.reader(file, delimiter=separator, strict=True), None)
-        except csv.Error:
-            header = []
-    if header is None:
-        raise InvalidData(f"The file {path.name!r} is empty. Nothing was spent.", fault="empty file")
-    if any("\udc80" <= letter <= "\udcff" or letter == "\0" for name in header for letter in name):
-        raise InvalidData(
-            f"The first line of {path.name!r} is not UTF-8 text; save the file as UTF-8. Nothing was spent.",
-            fault="wrong encoding",
-        )
-    return header
+def _suffix(name: str) -> str | None:
+    return next((suffix for suffix in (*SEPARATORS, PARQUET) if name.lower().endswith(suffix)), None)
 
 
 def _parquet_files(name: str, is_directory: bool) -> list[str]:
@@ -213,14 +189,14 @@ def _parquet_files(name: str, is_directory: bool) -> list[str]:
 
 def _open_parquet(files: list[str], wanted: Sequence[str]) -> Source:
     what = f"The file {os.path.basename(files[0])!r}" if len(files) == 1 else f"The {len(files)} Parquet files"
-    stamps = attempt(lambda: _stamps(files), what)
-    connection = _connect()
+    stamps = attempt(lambda: stamps_of(files), what)
+    connection = private_engine()
     # Only one file has a row order that is a fact; several need a row id (`order=`).
     is_single = len(files) == 1
     names = [glob.escape(file) for file in files]
     # A folder named "x=5" says nothing of the records: a column x is what the file holds.
     table = attempt(lambda: connection.read_parquet(names, hive_partitioning=False), what)
-    _found(table.columns, wanted, what.lower() if not is_single else "the" + what[3:])
+    found_in(table.columns, wanted, what.lower() if not is_single else "the" + what[3:])
     position = None
     if is_single and "file_row_number" not in table.columns:
         table = attempt(lambda: connection.read_parquet(names, hive_partitioning=False, file_row_number=True), what)
@@ -228,7 +204,7 @@ def _open_parquet(files: list[str], wanted: Sequence[str]) -> Source:
     return Source("Parquet", table, "duckdb", position=position, stamps=stamps)
 
 
-def _stamps(paths: Sequence[str]) -> tuple[Stamp, ...]:
+def stamps_of(paths: Sequence[str]) -> tuple[Stamp, ...]:
     facts = [(path, os.stat(path)) if os.path.exists(path) else (path, None) for path in paths]
     return tuple((path, fact.st_mtime_ns, fact.st_size) if fact else (path, 0, -1) for path, fact in facts)
 
@@ -239,7 +215,7 @@ def _stamps(paths: Sequence[str]) -> tuple[Stamp, ...]:
 def _open_dict(source: Mapping[Any, Any], wanted: Sequence[str]) -> Source:
     import pyarrow as pa
 
-    found = _found(list(source), wanted, "the dict")
+    found = found_in(list(source), wanted, "the dict")
     arrow = attempt(lambda: pa.table({name: source[name] for name in found}), "The dict of arrays")
     return _open_arrow("dict of arrays", arrow, wanted)
 
@@ -247,9 +223,18 @@ def _open_dict(source: Mapping[Any, Any], wanted: Sequence[str]) -> Source:
 def _open_pandas(source: Any, wanted: Sequence[str]) -> Source:
     import pyarrow as pa
 
-    found = list(_found(list(source.columns), wanted, "the pandas frame"))
-    arrow = attempt(lambda: pa.Table.from_pandas(source[found], preserve_index=False), "The pandas frame")
+    found = list(found_in(list(source.columns), wanted, "the pandas frame"))
+    frame = attempt(lambda: source[found].apply(_unmixed), "The pandas frame")
+    arrow = attempt(lambda: pa.Table.from_pandas(frame, preserve_index=False), "The pandas frame")
     return _open_arrow("pandas frame", arrow, wanted)
+
+
+def _unmixed(column: pd.Series) -> pd.Series:
+    """A column in which numbers stand beside text, as sheets have them, as the text of both."""
+    from pandas.api.types import infer_dtype
+
+    is_mixed = column.dtype == object and infer_dtype(column, skipna=True).startswith("mixed")
+    return column.map(str, na_action="ignore") if is_mixed else column
 
 
 def _open_arrow(kind: str, source: Any, wanted: Sequence[str]) -> Source:
@@ -257,10 +242,10 @@ def _open_arrow(kind: str, source: Any, wanted: Sequence[str]) -> Source:
     import pyarrow as pa
 
     arrow = attempt(lambda: source if isinstance(source, pa.Table) else pa.table(source), f"The {kind}")
-    found = _found(arrow.column_names, wanted, f"the {kind}")
+    found = found_in(arrow.column_names, wanted, f"the {kind}")
     columns = {name: attempt(partial(_plain, arrow.column(i)), f"The {kind}") for name, i in found.items()}
     columns[POSITION] = pa.array(np.arange(arrow.num_rows, dtype=np.int64))
-    connection = _connect()
+    connection = private_engine()
     table = attempt(lambda: connection.create_table("records", pa.table(columns)), f"The {kind}")
     return Source(kind, table, "duckdb", position=table[POSITION])
 
@@ -305,7 +290,7 @@ def _open_ibis(source: Any, wanted: Sequence[str]) -> Source:
             "Pass the Polars frame itself; it is read into DuckDB. Nothing was spent.",
             argument="source",
         )
-    found = _found(source.columns, wanted, f"the {engine} table")
+    found = found_in(source.columns, wanted, f"the {engine} table")
     lock = _backend_lock(source.get_backend())
     return Source(f"{engine} table", source.select(*found), engine, can_drift=True, lock=lock)
 
@@ -314,29 +299,6 @@ def _backend_lock(backend: Any) -> Any:
     """The lock of a connection: tables of one database share it."""
     with _LOCKS_OPEN:
         return _LOCKS.setdefault(backend, threading.RLock())
-
-
-# --- from fields to numbers ------------------------------------------------------------------------------------------
-
-
-def parse(source: Source, schema: Schema, *, order: str | None, key: str | None) -> ir.Table:
-    """Each column as a number or a code, null where there is none, beside whether anything was given."""
-    raw = source.expression
-    _check_types(raw, schema, order, key)
-    columns: dict[str, Any] = {}
-    for name, column in schema.columns.items():
-        value = raw[name]
-        columns[name] = (
-            _as_number(value) if isinstance(column, Bounded) else _as_code(value, name, column, source.engine)
-        )
-        columns[GIVEN + name] = value.notnull() & ~value.isnan() if value.type().is_floating() else value.notnull()
-    if order is not None:
-        columns[ORDER] = raw[order]
-    if source.position is not None:
-        columns[POSITION] = source.position
-    if key is not None:
-        columns[KEY] = raw[key].cast("string")
-    return raw.select(*named(columns))
 
 
 def check_cells(count: int, engine: str, what: str) -> None:
@@ -353,66 +315,10 @@ def named(columns: Mapping[str, Any]) -> list[Any]:
     return [expression.name(name) for name, expression in columns.items()]
 
 
-def _as_number(value: Any) -> Any:
-    if value.type().is_string():
-        return value.try_cast("float64")
-    return _without_truth(value).cast("float64")
-
-
-def _without_truth(value: Any) -> Any:
-    """Truth values as 1 and 0, null as null; everything else as it is. Not every engine casts them (Postgres)."""
-    import ibis
-
-    return ibis.cases((value, 1), (~value, 0)).cast("int64") if value.type().is_boolean() else value
-
-
-def _as_code(value: Any, name: str, column: Levels, engine: str) -> Any:
-    """The index of the level, by text in a text column and by value in a numeric one; null if unknown."""
-    import ibis
-
-    check_cells(len(column), engine, f"Column {name!r} has {len(column)} levels")
-    if value.type().is_string():
-        pairs = [(value == str(level), i) for i, level in enumerate(column.levels)]
-    else:
-        plain = _without_truth(value)
-        number = plain if plain.type().is_integer() else plain.cast("float64")
-        pairs = [(number == int(level), i) for i, level in enumerate(column.levels) if _is_whole(level)]
-    return ibis.cases(*pairs).cast("int64") if pairs else ibis.null("int64")
-
-
-def _is_whole(level: str | int) -> bool:
-    """Whether the level is a whole number (of 64 bits), written as such."""
-    digits = str(level).removeprefix("-")
-    return digits.isascii() and digits.isdigit() and str(int(level)) == str(level) and abs(int(level)) < 2**63
-
-
-def _check_types(raw: ir.Table, schema: Schema, order: str | None, key: str | None) -> None:
-    for name in schema.columns:
-        kind = raw[name].type()
-        if not (kind.is_numeric() or kind.is_boolean() or kind.is_string()):
-            raise InvalidData(
-                f"Column {name!r} is of type {kind}; a schema column must hold numbers, booleans or text. "
-                "Nothing was spent.",
-                column=name,
-                fault="wrong type",
-            )
-    for argument, id_name in (("order", order), ("key", key)):
-        if id_name is None:
-            continue
-        kind = raw[id_name].type()
-        if not (kind.is_integer() or kind.is_string() or (argument == "order" and kind.is_temporal())):
-            raise InvalidData(
-                f"Column {id_name!r} ({argument}=) is of type {kind}; it must hold whole numbers or text. "
-                "Nothing was spent.",
-                column=id_name,
-                fault="wrong type",
-            )
-
-
 # --- shared -----------------------------------------------------------------------------------------------------------
 
 
-def _found(names: Sequence[object], wanted: Sequence[str], place: str) -> dict[str, int]:
+def found_in(names: Sequence[object], wanted: Sequence[str], place: str) -> dict[str, int]:
     """Where each wanted column stands. Names found are never listed: without a header they would be records."""
     lacking = [name for name in wanted if name not in names]
     if lacking:
@@ -432,7 +338,7 @@ def _found(names: Sequence[object], wanted: Sequence[str], place: str) -> dict[s
     return {name: list(names).index(name) for name in wanted}
 
 
-def _connect() -> Any:
+def private_engine() -> Any:
     """A private DuckDB in memory. It may not spill: records belong on no disk their owner did not choose."""
     import ibis
 

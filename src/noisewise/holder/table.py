@@ -1,13 +1,9 @@
 """Records, checked once against their schema, and then total.
 
-`Table.read` looks at every record exactly once, in one aggregate query where the data lives, and counts what does
-not fit the schema: missing, unparsable, infinite or out-of-bounds values, unknown levels, the number of rows. Bad
-data is refused here, to the holder, by column, kind of fault and number of rows, never by value. What passes is an
-Ibis expression in which a bounded column x is a double in [low, high] and a categorical one is the code of its level,
-
-    x -> max(low, min(high, x or its fill)),        level -> its index in the schema,
-
-for *every* content of the source, so whatever is computed from it has the sensitivity the schema promises.
+`Table.read` looks at every record exactly once, in one aggregate query where the data lives, and refuses what does
+not fit the schema (`cleaning.py`). What passes is an Ibis expression in which a bounded column is a double in
+[low, high] and a categorical one is the code of its level, for *every* content of the source, so whatever is computed
+from it has the sensitivity the schema promises. `Table.check` looks in the same way and refuses nothing.
 
 Parts compose in parallel only if one neighbour touches one part. Under change-one the part (a, b) holds the
 positions floor(a n) <= position < floor(b n), position being the file's own order or the rank by a public row id
@@ -24,26 +20,35 @@ from __future__ import annotations
 import hashlib
 import hmac
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from noisewise.errors import InvalidArgument, InvalidData, Unsupported
 from noisewise.exact import fraction, integer
-from noisewise.holder.sources import GIVEN, KEY, ORDER, POSITION, Source, named, open_source, parse
-from noisewise.schema import Bounded, Column, Levels, Schema
+from noisewise.holder.cleaning import Clamped, Counts, check_clamping, check_counts, checked_share, cleaned, count
+from noisewise.holder.expressions import GRAIN as GRAIN
+from noisewise.holder.expressions import double as double
+from noisewise.holder.expressions import indicator as indicator
+from noisewise.holder.expressions import settled as settled
+from noisewise.holder.expressions import totalled as totalled
+from noisewise.holder.fingerprint import hash_sums, unit
+from noisewise.holder.reader import Reader, parse
+from noisewise.holder.sources import FAULTS_OF_LINES, KEY, ORDER, POSITION, Source, named, open_source
+from noisewise.schema import Schema
 from noisewise.statistics.feature import sum_in_order
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
     import pyarrow as pa
 
+    from noisewise.holder.check import RecordCheck
+    from noisewise.planning import Plan
+
 Part = tuple[Fraction, Fraction]
 
 BLOCK = "__block"
-GRAIN = 2.0**-430  # 4e-130
-WIDEST = 500  # totals in one row of an answer; Postgres gives no row of more than 1664 columns
 _PLACE = "__place"
 _SHORTEST_KEY = 16
 _HASH_BITS = 128
@@ -62,24 +67,86 @@ class Table:
     key: str | None
     _source: Source
     _cleaned: ir.Table
+    clamped: tuple[Clamped, ...] = ()  # what the bounds moved, where a share was given; exact, for the holder alone
     _fingerprints: dict[tuple[bytes, bool], str] = field(default_factory=dict)
     _questions: dict[tuple[bytes, bool], ir.Table] = field(default_factory=dict)  # built once
 
     @classmethod
-    def read(cls, source: object, schema: Schema, order: str | None = None, key: str | None = None) -> Table:
+    def read(
+        cls,
+        source: object,
+        schema: Schema,
+        order: str | None = None,
+        key: str | None = None,
+        *,
+        reader: Mapping[str, object] | None = None,
+        clamp_at_most: object = None,
+    ) -> Table:
         """Open `source`, check every record against `schema` in one pass, and refuse what does not fit.
 
-        `order` names a public, unique row id outside the schema (change-one); `key` a column that says whose
-        record it is (add-remove). Both serve only parts; neither is ever released.
+        Parameters
+        ----------
+        source : a CSV or Parquet file, a frame, a dict of arrays, or an Ibis table.
+        schema : what is public about the records.
+        order : a public, unique row id outside the schema (change-one); serves only parts, is never released.
+        key : the column that says whose record it is (add-remove); serves only parts, is never released.
+        reader : how the file writes its fields, as in `[data]` of a spec: `{"delimiter": ";", "decimal": ","}`.
+            Default: comma, point, UTF-8, a header line.
+        clamp_at_most : the largest share of a column, from 0 to 1, that may lie outside its bounds and be clamped;
+            above it the read is refused. Default None: any share. With one, `clamped` says what was moved.
+
+        Returns
+        -------
+        Table
+            The cleaned records. Whatever is computed from them has the sensitivity that the schema promises.
+
+        Examples
+        --------
+        >>> schema = Schema({"age": Bounded(18, 90)}, n=2, neighbours="change-one")
+        >>> Table.read({"age": [23, 95]}, schema, clamp_at_most=0.5)
+        Table(age; n = 2; dict of arrays on duckdb)
         """
-        if not isinstance(schema, Schema):
-            raise InvalidArgument(f"schema must be a Schema, not a {type(schema).__name__}.", argument="schema")
-        _check_names(schema, order, key)
-        wanted = dict.fromkeys([*schema.columns, *(name for name in (order, key) if name is not None)])
-        opened = open_source(source, list(wanted))
-        parsed = parse(opened, schema, order=order, key=key)
-        _check_records(opened, parsed, schema, order or key)
-        return cls(schema, opened.engine, order, key, opened, _cleaned(parsed, schema))
+        most = None if clamp_at_most is None else checked_share(clamp_at_most)
+        is_told = most is not None
+        opened, parsed, counts = counted(source, schema, order, key, Reader.of(reader), is_clamping_told=is_told)
+        check_counts(counts, opened, parsed, schema, order or key)
+        clamped = counts.clamped(schema) if schema.outside == "clamp" else ()
+        if most is not None:
+            check_clamping(clamped, most)
+        return cls(schema, opened.engine, order, key, opened, cleaned(parsed, schema), clamped)
+
+    @classmethod
+    def check(
+        cls,
+        source: object,
+        schema: Schema,
+        *,
+        plans: Sequence[Plan] = (),
+        order: str | None = None,
+        key: str | None = None,
+        reader: Mapping[str, object] | None = None,
+    ) -> RecordCheck:
+        """Look at records before anything is paid, without refusing what does not fit: for the holder's eyes only.
+
+        Parameters
+        ----------
+        source, schema, order, key, reader : as for `read`.
+        plans : what is to be released; for each the check tells what clamping does to it.
+
+        Returns
+        -------
+        RecordCheck
+            Counts and shares by column. It is exact, not private: it is not for publication.
+
+        Examples
+        --------
+        >>> schema = Schema({"age": Bounded(18, 90)}, n=3, neighbours="change-one")
+        >>> Table.check({"age": [23, 95, -1]}, schema).column("age").above
+        1
+        """
+        from noisewise.holder.check import record_check
+
+        return record_check(source, schema, plans, order, key, Reader.of(reader))
 
     @property
     def expression(self) -> ir.Table:
@@ -147,7 +214,7 @@ class Table:
         self._source.check_unchanged()
         if (key, arranged) not in self._fingerprints or self._source.can_drift:
             if (key, arranged) not in self._questions:
-                self._questions[key, arranged] = _hash_sums(self._units(arranged), key, self.schema.largest_n)
+                self._questions[key, arranged] = hash_sums(self._units(arranged), key, self.schema.largest_n)
             sums = self.execute(self._questions[key, arranged]).to_pylist()[0]
             relation = self.schema.neighbours  # one account, one relation: budgets under two of them do not add
             counted = "|".join(str(sums[name]) for name in ("__count", "__lane0", "__lane1"))
@@ -209,8 +276,32 @@ class Table:
             table, words = self._hashed()
             place = {word: table[word].cast("float64") / double(16.0**_WORD_DIGITS) for word in words}
         columns = self.schema.columns
-        units = {name: _unit(table[name], columns[name], self.engine) for name in sorted(columns)}
+        units = {name: unit(table[name], columns[name], self.engine) for name in sorted(columns)}
         return table.select(*named(units | place))
+
+
+def counted(
+    source: object, schema: Schema, order: str | None, key: str | None, reader: Reader, *, is_clamping_told: bool = True
+) -> tuple[Source, ir.Table, Counts]:
+    """The source opened, its fields parsed, and what does not fit counted in one pass.
+
+    Where the engine cannot read a text file it is read again line by line, which takes more kinds of line ends and
+    knows the number of the line that is at fault.
+    """
+    if not isinstance(schema, Schema):
+        raise InvalidArgument(f"schema must be a Schema, not a {type(schema).__name__}.", argument="schema")
+    _check_names(schema, order, key)
+    wanted = dict.fromkeys([*schema.columns, *(name for name in (order, key) if name is not None)])
+    opened = open_source(source, list(wanted), schema, reader)
+    parsed = parse(opened, schema, reader, order=order, key=key)
+    try:
+        return opened, parsed, count(opened, parsed, schema, is_clamping_told=is_clamping_told)
+    except InvalidData as error:
+        if opened.again is None or error.fields.get("fault") not in FAULTS_OF_LINES:
+            raise
+    again = opened.again()  # outside the handler: nothing that the engine said is its context
+    parsed = parse(again, schema, reader, order=order, key=key)
+    return again, parsed, count(again, parsed, schema, is_clamping_told=is_clamping_told)
 
 
 # --- what may be asked for --------------------------------------------------------------------------------------------
@@ -254,198 +345,12 @@ def _checked_part(part: Part) -> Part:
     return start, stop
 
 
-# --- cleaning and checking: one expression each -----------------------------------------------------------------------
-
-
-def _cleaned(parsed: ir.Table, schema: Schema) -> ir.Table:
-    """Filled, clamped, coded: total for every content, even one that appeared after the check."""
-    import ibis
-
-    fills = schema.missing if not isinstance(schema.missing, str) else {}
-    columns: dict[str, Any] = {}
-    for name, column in schema.columns.items():
-        if isinstance(column, Bounded):
-            fill = double(float(fills.get(name, column.low)))
-            value, low, high = parsed[name], double(column.low), double(column.high)
-            absent = value.isnull() | value.isnan()
-            columns[name] = ibis.cases((absent, fill), (value < low, low), (value > high, high), else_=value)
-        else:
-            columns[name] = parsed[name].fill_null(column.index(fills.get(name, column.levels[0])))
-    return parsed.select(*named(columns), *(name for name in (POSITION, ORDER, KEY) if name in parsed.columns))
-
-
-def _check_records(source: Source, parsed: ir.Table, schema: Schema, row_id: str | None) -> None:
-    """One aggregate query over all records; every fault is reported, the first one in the error's fields."""
-    faults = [(name, *fault) for name in schema.columns for fault in _faults(parsed, name, schema)]
-    counts = {"rows": parsed.count()} | {f"fault{i}": condition.sum() for i, (_, _, condition, _) in enumerate(faults)}
-    if KEY in parsed.columns:
-        counts["absent"] = parsed[KEY].isnull().sum()
-    elif ORDER in parsed.columns:
-        counts |= {"absent": parsed[ORDER].isnull().sum(), "distinct": parsed[ORDER].nunique()}
-    source.check_unchanged()
-    seen = totalled(parsed, counts, lambda question: source.run(question.to_pyarrow))
-    if seen["rows"] == 0 and schema.is_change_one:
-        raise InvalidData(f"The {source.kind} holds no records. Nothing was spent.", fault="no rows")
-    every = [(name, fault, seen[f"fault{i}"], advice) for i, (name, fault, _, advice) in enumerate(faults)]
-    met = [one for one in every if one[2] > 0]
-    if met:
-        sentences = [
-            f"Column {name!r}, {fault}: {rows} row{'s' * (rows > 1)}; {advice}." for name, fault, rows, advice in met
-        ]
-        name, fault, rows, _ = met[0]
-        raise InvalidData(f"{' '.join(sentences)} Nothing was spent.", column=name, fault=fault, rows=rows)
-    _check_size(seen["rows"], schema)
-    if row_id is not None:
-        _check_ids(seen, row_id)
-
-
-def totalled(rows: ir.Table, totals: Mapping[str, ir.Scalar], ask: Callable[[ir.Table], pa.Table]) -> dict[str, int]:
-    """Totals over all rows by name, however many: one question, so that an engine answers all of one state of its data.
-
-    More than `WIDEST` are asked for as several rows of one answer. A sum of no rows is null, which means 0.
-    """
-    import ibis
-
-    names = list(totals)
-    pieces = [names[start : start + WIDEST] for start in range(0, len(names), WIDEST)]
-    if len(pieces) == 1:
-        return {name: int(total or 0) for name, total in ask(rows.aggregate(**totals)).to_pylist()[0].items()}
-    answers = []
-    for k, piece in enumerate(pieces):
-        answer = rows.aggregate(**{f"t{i}": totals[name].cast("int64") for i, name in enumerate(piece)})
-        filled = {f"t{i}": ibis.literal(0, type="int64") for i in range(len(piece), WIDEST)}
-        answers.append(answer.mutate(piece=ibis.literal(k, type="int64"), **filled))
-    found = {int(row["piece"]): row for row in ask(ibis.union(*answers)).to_pylist()}
-    return {name: int(found[k][f"t{i}"] or 0) for k, piece in enumerate(pieces) for i, name in enumerate(piece)}
-
-
-def _faults(parsed: ir.Table, name: str, schema: Schema) -> list[tuple[str, Any, str]]:
-    """What would not fit in one column: the fault, its condition, and how to put it right."""
-    value, given, column = parsed[name], parsed[GIVEN + name], schema.columns[name]
-    absent = ~given
-    if isinstance(column, Levels):
-        faults = [
-            (
-                "unknown level",
-                given & value.isnull(),
-                "list every level in Levels([...]); true and false are read as 1 and 0",
-            )
-        ]
-    else:
-        absent = absent | value.isnan()
-        beyond = (value < double(column.low)) | (value > double(column.high))
-        faults = [
-            ("unparsable", given & value.isnull(), "write them as plain numbers"),
-            ("infinite", value.isinf(), "infinities are never clamped; remove or repair them"),
-            ("outside", beyond & ~value.isnan() & ~value.isinf(), "declare wider bounds, or outside='clamp'"),
-        ]
-        if schema.outside == "clamp":
-            faults.pop()
-    if isinstance(schema.missing, str) or name not in schema.missing:
-        faults.append(("missing", absent, f"declare missing={{{name!r}: value}}, or leave those rows out"))
-    return faults
-
-
-def _check_size(rows: int, schema: Schema) -> None:
-    if schema.is_change_one and rows != schema.n:
-        raise InvalidData(
-            f"The schema declares n = {schema.n}, but the number of records is {rows}. Correct n (it is public under "
-            "'change-one') or read the right file. Nothing was spent.",
-            fault="row count",
-            rows=rows,
-        )
-    if rows > schema.largest_n:
-        raise InvalidData(
-            f"There are more records than n_max = {schema.n_max}. Declare a larger n_max. Nothing was spent.",
-            fault="row count",
-        )
-
-
-def _check_ids(seen: dict[str, int], name: str) -> None:
-    if seen["absent"]:
-        why, fault = f"missing in {seen['absent']} of {seen['rows']} records; every one needs it", "missing"
-    elif seen.get("distinct", seen["rows"]) != seen["rows"]:
-        why, fault = f"{seen['distinct']} different ids for {seen['rows']} records; they must be unique", "duplicate"
-    else:
-        return
-    raise InvalidData(f"Column {name!r} (order= or key=): {why}. Nothing was spent.", column=name, fault=fault)
-
-
 # --- numbers and hashes, the same in every engine ---------------------------------------------------------------------
-
-
-def double(value: float) -> Any:
-    """A literal that every engine reads as this very double: bare decimals may be rounded twice on their way."""
-    import ibis
-
-    return ibis.literal(repr(float(value))).cast("float64")
-
-
-def settled(value: Any, engine: str, grain: float = GRAIN) -> Any:
-    """The same number if it is of a usual size; one far below `grain` becomes 0 or a multiple of 2^-53 grain.
-
-    Some engines (Postgres) stop with an error where a product or a quotient of numbers that are not 0 comes out as 0.
-    Whether they stop would be an exact yes or no about one record. Settled factors are 0 or at least 2^-483, so their
-    product cannot vanish. From 2^54 grain on, nothing changes. To add and to take away names the value once, where a
-    condition would write it twice and a nested feature exponentially often. DuckDB gives 0 by itself.
-    """
-    return value if engine == "duckdb" else (value + double(grain)) + double(-grain)
-
-
-def indicator(condition: Any) -> Any:
-    """1 where the condition holds, else 0, as a whole number; not every engine casts truth values (Postgres)."""
-    import ibis
-
-    return ibis.cases((condition, 1), else_=0).cast("int64")
 
 
 def _sort_keys(order: Any, is_text: bool) -> list[Any]:
     """Row ids in their own order; in a CSV file, where all is text, whole numbers by value and before other texts."""
     return [order.try_cast("int64").asc(nulls_first=False), order.asc()] if is_text else [order.asc()]
-
-
-def _unit(value: Any, column: Column, engine: str) -> Any:
-    if isinstance(column, Levels):
-        return value.cast("float64") / double(len(column))
-    width = column.high - column.low
-    return settled(value - double(column.low), engine, width * 2.0**-200) / double(width)
-
-
-def _hash_sums(units: ir.Table, key: bytes, largest_n: int) -> ir.Table:
-    """The count and both lanes of the fingerprint, in stages so that no engine computes a fractional part twice."""
-    names = units.columns
-    secrets = {name: _secrets(key, name) for name in names}
-    table = units.select(*named({name: (units[name] + s.offset) * s.factor for name, s in secrets.items()}))
-    table = _scrambled(table, secrets)
-    lanes = {lane: _secrets(key, lane) for lane in ("__lane0", "__lane1")}
-    terms = {lane: [table[name] * _secrets(key, f"{lane}|{name}").whole for name in names] for lane in lanes}
-    table = _scrambled(table.select(**{lane: sum(terms[lane], s.offset) for lane, s in lanes.items()}), lanes)
-    bits = min(31, 62 - largest_n.bit_length())
-    sums = {lane: (table[lane] * double(2.0**bits)).floor().sum() for lane in lanes}
-    return table.aggregate(__count=table.count(), **sums)
-
-
-class _Secrets(NamedTuple):
-    """Constants of few bits, which every engine reads alike."""
-
-    factor: Any  # an odd number over 2^17: a whole one would send 0 and 1, or any two halves, to one hash
-    whole: Any
-    offset: Any
-    shift: Any
-
-
-def _secrets(key: bytes, name: str) -> _Secrets:
-    digest = hmac.new(key, name.encode(), hashlib.sha256).digest()
-    k, odd, m, b, c = (int.from_bytes(digest[i : i + 2]) for i in range(0, 10, 2))
-    factor = 2**16 + k + (2 * odd + 1) / 2**17
-    return _Secrets(*map(double, (factor, 2**16 + m, 1 + b / 2**16, 1 + c / 2**16)))
-
-
-def _scrambled(table: ir.Table, secrets: dict[str, _Secrets]) -> ir.Table:
-    """w -> {m {w} ({w} + c)} in every column."""
-    table = table.select(*named({name: table[name] - table[name].floor() for name in secrets}))
-    table = table.select(*named({name: table[name] * (table[name] + s.shift) * s.whole for name, s in secrets.items()}))
-    return table.select(*named({name: table[name] - table[name].floor() for name in secrets}))
 
 
 def _md5(text: Any) -> Any:

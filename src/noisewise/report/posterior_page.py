@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from noisewise.errors import NoisewiseError
+from noisewise.html import Section, page
 from noisewise.inference.diagnostics import ess_bulk, ess_tail, mcse_mean, rhat
 from noisewise.inference.intervals import equal_tailed
 from noisewise.inference.posterior import Posterior
 from noisewise.inference.summary import plot_data
 from noisewise.release import Release
-from noisewise.report.page import Section, page
 from noisewise.report.plots import posterior_plot, trace_plot
 from noisewise.report.words import describe_release
 

@@ -1,0 +1,51 @@
+"""noisewise check: the records before anything is paid, for the holder's eyes only."""
+
+from __future__ import annotations
+
+import json as json_format
+import os
+import tempfile
+from pathlib import Path
+
+from noisewise.cli.actions import console
+from noisewise.cli.desk import said_in_toml
+from noisewise.cli.spec import Spec
+from noisewise.errors import InvalidSpec, NoisewiseError
+from noisewise.files import checked_place
+from noisewise.printable import printable
+
+
+def check_records(spec: Path, data: Path, *, json: Path | None, html: Path | None) -> None:
+    """Print what does not fit, and write it where it was asked for."""
+    from noisewise.holder.table import Table
+
+    for place, option in ((json, "--json"), (html, "--html")):
+        if place is not None:
+            if place.resolve() in {spec.resolve(), data.resolve()}:
+                raise InvalidSpec(f"{option} would overwrite the spec or the records. Give another name.", where=option)
+            checked_place(place, option)
+    read = Spec.read(spec)
+    schema, plans, options = read.schema(), read.plans() if "release" in read.sections else (), read.data()
+    with console.status("Looking at the records..."), said_in_toml():
+        found = Table.check(data, schema, plans=plans, order=options.order, key=options.key, reader=options.reader)
+    console.print(found.text(in_toml=True), markup=False)
+    if json is not None:
+        write_private(json, (json_format.dumps(found.to_dict(), indent=1, allow_nan=False) + "\n").encode())
+    if html is not None:
+        write_private(html, found.to_html(in_toml=True).encode())
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Write a file that its owner alone may read (mode 0600), whole or not at all; say that it is not to be shared."""
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # made with mode 0600
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(data)
+            os.replace(temporary, path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise NoisewiseError(f"Cannot write {printable(path)!r}: {error.strerror}.") from None
+    console.print(f"Written to {path}, for you alone: not for publication.", markup=False)

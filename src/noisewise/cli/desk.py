@@ -1,0 +1,63 @@
+"""Records at the desk: read as the spec says, and stopped where more of a column is clamped than it allows.
+
+The stop stands here, before the ledger is asked, not in `make_release`. A request that is already paid for is handed
+out regardless: it tells nothing new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from noisewise.cli.spec import Spec
+from noisewise.errors import InvalidData
+from noisewise.planning import Plan
+
+if TYPE_CHECKING:
+    from noisewise.holder.table import Table
+
+
+@contextmanager
+def said_in_toml() -> Iterator[None]:
+    """Refusals of records name the way out as it stands in a spec file."""
+    told: InvalidData | None = None
+    try:
+        yield
+    except InvalidData as error:
+        if "toml" not in error.fields:
+            raise
+        fields = {name: value for name, value in error.fields.items() if name != "toml"}
+        told = InvalidData(str(error.fields["toml"]), **fields)
+    if told is not None:
+        raise told
+
+
+def read_records(read: Spec, plan: Plan, data: Path, ledger: Path, *, accept_clamping: bool) -> Table:
+    """The checked records of a spec, what the bounds move told, and stopped where that is too much."""
+    from noisewise.cli.actions import console
+    from noisewise.holder.cleaning import check_clamping, over_share
+    from noisewise.holder.table import Table
+
+    options = read.data()
+    with said_in_toml():
+        table = Table.read(data, plan.schema, options.order, options.key, reader=options.reader, clamp_at_most=1)
+        for clamped in table.clamped:
+            if clamped.moved:
+                console.print(f"Clamped to its bounds: {clamped}.", markup=False)
+        is_over = bool(over_share(table.clamped, options.clamp_at_most)) and not accept_clamping
+        if is_over and not _is_paid(table, plan, ledger):
+            check_clamping(table.clamped, options.clamp_at_most)
+    return table
+
+
+def _is_paid(table: Table, plan: Plan, ledger: Path) -> bool:
+    """Whether this very request is in the ledger already. Refusals of the ledger come as they are."""
+    from noisewise.holder.ledger import Ledger
+
+    if not ledger.exists():
+        return False
+    with Ledger.open(ledger) as account:
+        fingerprint = table.fingerprint(account.fingerprint_key())
+        return account.find(plan.request(), plan.cost, plan.part, fingerprint) is not None

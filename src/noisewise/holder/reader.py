@@ -1,0 +1,381 @@
+"""Fields as they are written, and the numbers and levels they mean: `[data]` of a spec, `reader=` of `Table.read`.
+
+Files differ in how they write a number, a date, a yes, or nothing at all. A `Reader` says how this one does; nothing
+is guessed, and what does not read as declared counts as unparsable instead of being repaired.
+
+    delimiter encoding header names         text files only: how the rows are cut
+    decimal thousands                       "1.234,5" -> 1234.5, in groups of three and no other way
+    missing                                 words or codes that mean nothing was given: ["NA"], or {"co": [-200]}
+    dates                                   {"born": "%d.%m.%Y"} -> days since 1970-01-01
+    yes no                                  words that mean 1 and 0
+    recode                                  {"M": "m"}: how a level is written in this file
+
+Each is a public map of one field, the same for every record, so the sensitivity of what is computed from the cleaned
+records does not depend on it. Without options a field is read as DuckDB reads a double, except that an underscore is
+no part of a number: `1_000` is refused, not taken for 1000.
+"""
+
+from __future__ import annotations
+
+import codecs
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from noisewise.errors import InvalidArgument, InvalidData
+from noisewise.holder.expressions import double
+from noisewise.holder.sources import GIVEN, KEY, ORDER, POSITION, RAW, Source, bad_data, check_cells, named
+from noisewise.printable import printable, shown
+from noisewise.schema import Bounded, Levels, Schema
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+
+MOST_WORDS = 1000
+ENCODINGS = re.compile(
+    r"utf-8(-sig)?|utf-(16|32)(-[bl]e)?|ascii|iso8859-\d+|cp\d+|mac-\w+|koi8-\w|shift_jis\w*|euc_\w+|gb\w+|big5\w*|tis-620"
+)
+FOR_TEXT_FILES = ("delimiter", "encoding", "header", "names")
+EVERY_COLUMN = ""
+YEARS = {"%Y", "%y"}
+DATES_SAY = YEARS | {"%m", "%d", "%b", "%B", "%j", "%H", "%I", "%M", "%S", "%p", "%f"}
+NOT_FINITE = r"^\s*[+-]?(?i:nan|inf|infinity)\s*$"
+
+Word = Annotated[str, Field(max_length=200)] | int | float
+Words = Annotated[list[Word], Field(max_length=MOST_WORDS)]
+Level = Annotated[str, Field(max_length=200)] | int
+
+
+class Reader(BaseModel):
+    """How a file writes its fields. Made by `Reader.of` from a mapping, as it stands in `[data]`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] | None = None
+    decimal: Literal[".", ","] = "."
+    thousands: Literal[".", ",", " ", "'", "_", "\u00a0", "\u202f", "\u2019"] | None = None
+    encoding: str = "utf-8"
+    header: bool = True
+    names: Annotated[tuple[str, ...], Field(strict=False, max_length=100_000)] | None = None
+    missing: dict[str, Words] = {}  # by column; under EVERY_COLUMN those that count wherever they stand
+    dates: dict[str, str] = {}
+    yes: Words = []
+    no: Words = []
+    recode: dict[str, Annotated[dict[str, Level], Field(max_length=MOST_WORDS)]] = {}  # by column, as above
+
+    @classmethod
+    def of(cls, options: Mapping[str, object] | None) -> Self:
+        """The reader of these options; a refusal names the first that is not one."""
+        try:
+            return cls.model_validate(dict(options or {}))
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = printable(first["loc"][0]) if first["loc"] else "reader"
+            wrong, given = first["msg"].removeprefix("Value error, "), shown(first["input"])
+            if first["type"] == "extra_forbidden":
+                wrong = f"there is no such option; there are {', '.join(cls.model_fields)}"
+        except (TypeError, ValueError):
+            where, wrong, given = "reader", "it must be a mapping such as {'delimiter': ';'}", shown(options)
+        raise InvalidArgument(f"{where} = {given}: {wrong[:1].lower()}{wrong[1:]}. Nothing was spent.", argument=where)
+
+    @field_validator("delimiter")
+    @classmethod
+    def _plain_delimiter(cls, value: str | None) -> str | None:
+        if value is not None and (value in '"\r\n\0' or value.isalnum() or not value.isascii()):
+            raise ValueError("a delimiter is one ASCII character that is no letter, digit, quote or line end")
+        return value
+
+    @field_validator("encoding")
+    @classmethod
+    def _known_encoding(cls, value: str) -> str:
+        try:
+            name = codecs.lookup(value).name
+        except (LookupError, ValueError):
+            name = ""
+        if not ENCODINGS.fullmatch(name):
+            raise ValueError('there is no such text encoding; common ones are "utf-8", "cp1252", "latin-1", "utf-16"')
+        return name
+
+    @field_validator("missing", mode="before")
+    @classmethod
+    def _missing_by_column(cls, value: object) -> object:
+        match value:
+            case [*words]:
+                return {EVERY_COLUMN: words}
+            case {**lists}:
+                return lists
+        raise ValueError('give words, such as ["NA"], or words by column, such as { income = [-200] }')
+
+    @field_validator("recode", mode="before")
+    @classmethod
+    def _recode_by_column(cls, value: object) -> object:
+        match value:
+            case {**entries}:
+                maps: dict[object, object] = {}
+                everywhere = dict[object, object]()
+                for name, entry in entries.items():
+                    match entry:
+                        case {**map_}:
+                            maps[name] = map_
+                        case _:
+                            everywhere[name] = entry
+                return maps | ({EVERY_COLUMN: everywhere} if everywhere else {})
+        return value
+
+    @field_validator("dates")
+    @classmethod
+    def _written_dates(cls, value: dict[str, str]) -> dict[str, str]:
+        for text in value.values():
+            said = re.findall(r"%-?.?", text)
+            if not YEARS & set(said) or not set(said) <= DATES_SAY or len(text) > 100:
+                raise ValueError(f'a date is written like "%d.%m.%Y", from {" ".join(sorted(DATES_SAY))}')
+        return value
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.thousands == self.decimal:
+            raise ValueError("decimal and thousands are the same character")
+        if not self.header and self.names is None:
+            raise ValueError('header = false needs names = ["...", ...], one for each field ("" for one not used)')
+        if {_text(word) for word in self.yes} & {_text(word) for word in self.no}:
+            raise ValueError("a word means both yes and no")
+        return self
+
+    def check_use(self, schema: Schema, *, is_text_file: bool, is_database: bool) -> None:
+        """Refuse options for columns that are not in the schema, and for sources that are not written in fields."""
+        given = sorted(self.model_fields_set)
+        if is_database and given:
+            raise InvalidArgument(
+                f"{given[0]}: a reader is for files and frames; a database has types of its own, so write the "
+                "conversion into the Ibis expression. Nothing was spent.",
+                argument=given[0],
+            )
+        of_files = [option for option in FOR_TEXT_FILES if option in given]
+        if of_files and not is_text_file:
+            raise InvalidArgument(
+                f"{of_files[0]}: only text files (.csv, .tsv) have one. Leave it out. Nothing was spent.",
+                argument=of_files[0],
+            )
+        numbers, levels = by_kind(schema)
+        _check_columns("missing", self.missing, schema.columns)
+        _check_columns("dates", self.dates, numbers)
+        _check_columns("recode", self.recode, levels)
+        for name, map_ in self.recode.items():
+            within = list(levels.values()) if name == EVERY_COLUMN else [levels[name]]
+            known = {str(level) for column in within for level in column.levels}
+            strange = [new for new in map_.values() if str(new) not in known]
+            if strange:
+                raise InvalidArgument(
+                    f"recode: {shown(strange[0])} is not a declared level; list it among the levels. "
+                    "Nothing was spent.",
+                    argument="recode",
+                )
+
+    def missing_words(self, name: str) -> list[str]:
+        """The words that mean nothing was given in this column, as text."""
+        return [_text(word) for word in (*self.missing.get(EVERY_COLUMN, ()), *self.missing.get(name, ()))]
+
+    def codes(self, name: str, column: Levels) -> dict[str, int]:
+        """Every text that means a level of this column, and the level's place."""
+        places = {str(level): place for place, level in enumerate(column.levels)}
+        known = dict(places)
+        for words, level in ((self.yes, "1"), (self.no, "0")):
+            if level in places:
+                known |= {_text(word): places[level] for word in words}
+        everywhere, own = self.recode.get(EVERY_COLUMN, {}), self.recode.get(name, {})
+        return known | {old: places[str(new)] for old, new in (everywhere | own).items() if str(new) in places}
+
+
+def by_kind(schema: Schema) -> tuple[dict[str, Bounded], dict[str, Levels]]:
+    """The numeric columns of a schema, and those with levels."""
+    numbers = {name: column for name, column in schema.columns.items() if isinstance(column, Bounded)}
+    return numbers, {name: schema.levels(name) for name in schema.columns if name not in numbers}
+
+
+def _check_columns(option: str, named: Iterable[str], possible: Iterable[str]) -> None:
+    strange = [name for name in named if name != EVERY_COLUMN and name not in set(possible)]
+    if strange:
+        kind = {"dates": "a column with bounds", "recode": "a column with levels"}.get(option, "a column")
+        raise InvalidArgument(
+            f"{option} names {shown(strange[0])}, which is not {kind} of the schema. Nothing was spent.",
+            argument=option,
+        )
+
+
+def _text(word: object) -> str:
+    """A word as a file writes it: -200 and "-200" are the same."""
+    return str(word)
+
+
+# --- from fields to numbers ------------------------------------------------------------------------------------------
+
+
+def parse(
+    source: Source, schema: Schema, reader: Reader | None = None, *, order: str | None, key: str | None
+) -> ir.Table:
+    """Each column as a number or a code, null where there is none, beside whether anything was given, and the field."""
+    raw, reader = source.expression, reader or Reader()
+    _check_types(raw, schema, reader, order, key)
+    columns: dict[str, ir.Value] = {}
+    numbers, levels = by_kind(schema)
+    for name in schema.columns:
+        value, words = raw[name], reader.missing_words(name)
+        given = value.notnull() & ~value.isnan() if value.type().is_floating() else value.notnull()
+        if name in numbers:
+            parsed = _as_number(value, name, reader)
+            absent = _is_word(value, words) | _is_number(parsed, words) if words else None
+        else:
+            parsed = _as_code(value, name, levels[name], reader, source.engine)
+            absent = _is_word(value, words) if words else None
+        columns[name] = parsed if absent is None else _unless(absent, parsed)
+        columns[GIVEN + name] = given if absent is None else given & ~absent.fill_null(False)
+        columns[RAW + name] = value
+    if order is not None:
+        columns[ORDER] = raw[order]
+    if source.position is not None:
+        columns[POSITION] = source.position
+    if key is not None:
+        columns[KEY] = raw[key].cast("string")
+    return raw.select(*named(columns))
+
+
+def _unless(condition: ir.Value, value: ir.Value) -> ir.Value:
+    """The value where the condition does not hold, else null."""
+    import ibis
+
+    return ibis.cases((condition.fill_null(False), ibis.null(value.type())), else_=value)
+
+
+def _is_word(value: ir.Value, words: Sequence[str]) -> ir.Value:
+    """Whether a field is one of the words, the spaces around it apart; in a numeric column, by value."""
+    import ibis
+
+    if value.type().is_string():
+        return value.strip().isin(list(words))
+    wholes = [int(word) for word in words if _is_whole(word)]
+    plain = _without_truth(value)
+    return plain.isin(wholes) if wholes and plain.type().is_numeric() else ibis.literal(False)
+
+
+def _is_number(number: ir.Value, words: Sequence[str]) -> ir.Value:
+    """Whether a number is one of the words that are numbers: the code -200 is also written -200.00."""
+    import ibis
+
+    codes = [code for code in map(_finite, words) if code is not None]
+    return number.isin([double(code) for code in codes]) if codes else ibis.literal(False)
+
+
+def _finite(word: str) -> float | None:
+    try:
+        number = math.nan if "_" in word else float(word)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _as_number(value: ir.Value, name: str, reader: Reader) -> ir.Value:
+    import ibis
+
+    if name in reader.dates:
+        return _as_days(value, reader.dates[name])
+    if not value.type().is_string():
+        return _without_truth(value).cast("float64")
+    if reader.thousands is None and reader.decimal == ".":
+        number = ibis.cases((value.contains("_"), ibis.null("float64")), else_=value.try_cast("float64"))
+    else:
+        plain = value if reader.thousands is None else value.replace(reader.thousands, "")
+        plain = plain.replace(reader.decimal, ".")
+        shaped = value.re_search(_shape(reader.decimal, reader.thousands)) | value.re_search(NOT_FINITE)
+        number = _unless(~shaped, plain).try_cast("float64")
+    truths = [
+        (value.strip().isin([_text(w) for w in words]), double(one))
+        for words, one in ((reader.yes, 1.0), (reader.no, 0.0))
+        if words
+    ]
+    return ibis.cases(*truths, else_=number) if truths else number
+
+
+def _shape(decimal: str, thousands: str | None) -> str:
+    """How a number is written: digits in one piece or in groups of three, and a fraction."""
+    point = re.escape(decimal)
+    whole = r"\d+" if thousands is None else rf"(?:\d{{1,3}}(?:{re.escape(thousands)}\d{{3}})+|\d+)"
+    return rf"^\s*[+-]?(?:{whole}(?:{point}\d*)?|{point}\d+)(?:[eE][+-]?\d+)?\s*$"
+
+
+def _as_days(value: ir.Value, written: str) -> ir.Value:
+    """A date as days since 1970-01-01, the time of day as a fraction; null where the text is not such a date."""
+    import ibis
+    import ibis.expr.datatypes as dt
+
+    def date_of(text: str, written: str) -> datetime:
+        raise NotImplementedError  # DuckDB's own
+
+    signature = ((dt.string, dt.string), dt.timestamp)
+    read_date = ibis.udf.scalar.builtin(date_of, name="try_strptime", signature=signature)
+    moment = value.cast("timestamp") if value.type().is_temporal() else read_date(value.strip(), written)
+    return moment.epoch_seconds().cast("float64") / double(86400.0)
+
+
+def _without_truth(value: ir.Value) -> ir.Value:
+    """Truth values as 1 and 0, null as null; everything else as it is. Not every engine casts them (Postgres)."""
+    import ibis
+
+    return ibis.cases((value, 1), (~value, 0)).cast("int64") if value.type().is_boolean() else value
+
+
+def _as_code(value: ir.Value, name: str, column: Levels, reader: Reader, engine: str) -> ir.Value:
+    """The index of the level, by text in a text column and by value in a numeric one; null if unknown."""
+    import ibis
+
+    known = reader.codes(name, column)
+    check_cells(len(known), engine, f"Column {name!r} has {len(known)} levels")
+    if value.type().is_string():
+        pairs = [(value == text, place) for text, place in known.items()]
+    else:
+        plain = _without_truth(value)
+        number = plain if plain.type().is_integer() else plain.cast("float64")
+        pairs = [(number == int(text), place) for text, place in known.items() if _is_whole(text)]
+    return ibis.cases(*pairs).cast("int64") if pairs else ibis.null("int64")
+
+
+def _is_whole(level: str) -> bool:
+    """Whether the text is a whole number (of 64 bits), written as such."""
+    digits = level.removeprefix("-")
+    return digits.isascii() and digits.isdigit() and str(int(level)) == level and abs(int(level)) < 2**63
+
+
+def _check_types(raw: ir.Table, schema: Schema, reader: Reader, order: str | None, key: str | None) -> None:
+    for name in schema.columns:
+        kind = raw[name].type()
+        if kind.is_temporal() and name in reader.dates:
+            continue
+        if kind.is_temporal():
+            raise bad_data(
+                f"Column {name!r} holds dates, and a schema column must hold numbers, booleans or text",
+                python=f"say reader={{'dates': {{{name!r}: '%Y-%m-%d'}}}}: days since 1970-01-01, bounds in days",
+                toml=f'write dates = {{ {name} = "%Y-%m-%d" }} under [data]: days since 1970-01-01, bounds in days',
+                column=name,
+                fault="wrong type",
+            )
+        if not (kind.is_numeric() or kind.is_boolean() or kind.is_string()):
+            raise InvalidData(
+                f"Column {name!r} is of type {kind}; a schema column must hold numbers, booleans or text. "
+                "Nothing was spent.",
+                column=name,
+                fault="wrong type",
+            )
+    for argument, id_name in (("order", order), ("key", key)):
+        if id_name is None:
+            continue
+        kind = raw[id_name].type()
+        if not (kind.is_integer() or kind.is_string() or (argument == "order" and kind.is_temporal())):
+            raise InvalidData(
+                f"Column {id_name!r} ({argument}=) is of type {kind}; it must hold whole numbers or text. "
+                "Nothing was spent.",
+                column=id_name,
+                fault="wrong type",
+            )
