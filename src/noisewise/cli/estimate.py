@@ -24,6 +24,7 @@ def estimate_spec(
     out: Path | None,
     json: Path | None,
     plot: Path | None,
+    only: str | None = None,
 ) -> None:
     """Print the optimal estimator of a spec; release one answer through it where records are given."""
     check_outputs(json=json, plot=plot)
@@ -31,7 +32,7 @@ def estimate_spec(
     if is_release:
         check_release_options(spec, data, ledger, out)
     read = Spec.read(spec)
-    given = read.plan()
+    given = read.plan(only)
     if not isinstance(given.statistic, Count) or not isinstance(given.guarantee, PureDP):
         raise InvalidSpec(
             f'An estimate needs [release] with statistic = "count(...)" and guarantee = {{ epsilon = "1" }}, not '

@@ -24,6 +24,7 @@ ledger_app = typer.Typer(no_args_is_help=True, help="Show or check the account o
 app.add_typer(ledger_app, name="ledger")
 
 SpecFile = Annotated[Path, typer.Argument(help="The spec file (TOML).", metavar="SPEC.toml")]
+Only = Annotated[str | None, typer.Option("--only", help="Only the [[release]] of this name.", metavar="NAME")]
 LedgerFile = Annotated[Path, typer.Option("--ledger", help="The ledger of this data set.")]
 
 
@@ -58,13 +59,16 @@ def release(
     spec: SpecFile,
     data: Annotated[Path | None, typer.Option("--data", help="The records: CSV or Parquet.")] = None,
     ledger: Annotated[Path | None, typer.Option("--ledger", help="The ledger of this data set.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Where the release goes (JSON).")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Where the release goes (JSON); the folder of named ones.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be released and its price; stop.")] = False,
+    only: Only = None,
 ) -> None:
-    """Publish one statistic: check the records, pay from the ledger, write the release."""
+    """Publish statistics: check the records, pay from the ledger, write the release, or all that the spec names."""
     from noisewise.cli.actions import publish
 
-    publish(spec, data, ledger, out, dry_run=dry_run)
+    publish(spec, data, ledger, out, dry_run=dry_run, only=only)
 
 
 @app.command()
@@ -76,11 +80,12 @@ def estimate(
     out: Annotated[Path | None, typer.Option("--out", help="Where the release goes (JSON).")] = None,
     json: Annotated[Path | None, typer.Option("--json", help="Also write the estimator as JSON.")] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw its heat map: .png, .pdf or .svg.")] = None,
+    only: Only = None,
 ) -> None:
     """The best private point estimate behind a spec's count; with --data, release one answer through it."""
     from noisewise.cli.estimate import estimate_spec
 
-    estimate_spec(spec, loss=loss, data=data, ledger=ledger, out=out, json=json, plot=plot)
+    estimate_spec(spec, loss=loss, data=data, ledger=ledger, out=out, json=json, plot=plot, only=only)
 
 
 @app.command()
@@ -168,13 +173,14 @@ def calibrate(
     json: Annotated[Path | None, typer.Option("--json", help="Also write ranks and rows as JSON.")] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw the ranks: .png, .pdf or .svg.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    only: Only = None,
 ) -> None:
     """Simulate a spec's population and releases many times: do the intervals cover what they claim?"""
     from noisewise.cli.calibrate import calibrate_spec
 
     calibrate_spec(
         spec, method=method, likelihood=likelihood, trials=trials, draws=draws, seed=seed, workers=workers, n=n,
-        json=json, plot=plot, quiet=quiet,
+        json=json, plot=plot, quiet=quiet, only=only,
     )  # fmt: skip
 
 
