@@ -58,8 +58,7 @@ def publish_all(
         with console.status("Computing and adding noise..."):
             made = make_releases(table, plans, ledger=account)
         count = len(account.entries()) - before
-        paid = f"Paid {bill.total}, for {count} release{'' if count == 1 else 's'}." if count else "Nothing was to pay."
-        console.print(paid, markup=False)
+        console.print(_paid(bill, count), markup=False)
         console.print(str(account), markup=False)
     _write(made, places, out)
 
@@ -105,6 +104,14 @@ def _announced(read: Spec, plans: Sequence[Plan], names: Sequence[str], ledger: 
             return account.bill(plans, names)
     limit = read.limit()
     return Bill.of(plans, None if limit is None else unopened(limit), names=names)
+
+
+def _paid(bill: Bill, count: int) -> str:
+    """What was paid; without the sum where others paid for some of it since the bill was written."""
+    if not count:
+        return "Nothing was to pay."
+    is_as_announced = count == len([item for item in bill.items if not item.free])
+    return f"Paid{f' {bill.total},' if is_as_announced else ''} for {count} release{'' if count == 1 else 's'}."
 
 
 def _write(made: Sequence[Release], places: Sequence[Path], out: Path) -> None:
