@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     )
     from noisewise.evaluate.calibration import calibrate
     from noisewise.graphical.model import GraphicalModel
-    from noisewise.holder.curator import make_release
+    from noisewise.holder.curator import make_release, make_releases
     from noisewise.holder.ledger import Ledger
     from noisewise.holder.respond import respond
     from noisewise.holder.respondent import Respondent
@@ -94,7 +94,7 @@ _HOME = {
     "noisewise.errors": "BudgetExceeded DifferentRecords Incomparable InvalidArgument InvalidData InvalidRelease "
     "InvalidSpec LedgerError NoisewiseError Unsupported",
     "noisewise.graphical.model": "GraphicalModel",
-    "noisewise.holder.curator": "make_release",
+    "noisewise.holder.curator": "make_release make_releases",
     "noisewise.holder.ledger": "Ledger",
     "noisewise.holder.respond": "respond",
     "noisewise.holder.respondent": "Respondent",
@@ -198,6 +198,7 @@ __all__ = [
     "infer",
     "information",
     "make_release",
+    "make_releases",
     "optimal_estimator",
     "plan",
     "precision",

@@ -17,6 +17,7 @@ import pytest
 import noisewise as nw
 
 WORKER = Path(__file__).with_name("release_worker.py")
+BATCH = 4  # releases, as the worker makes them
 
 
 @pytest.fixture
@@ -118,3 +119,73 @@ def test_many_kills_leave_charge_and_release_together(folder: Path) -> None:
             for name in ("shared.ledger", "shared.ledger-journal"):
                 (folder / name).unlink(missing_ok=True)
         kill_while_releasing(folder)
+
+
+# Batches: the four releases of one batch are stored together or not at all
+
+
+def check_whole_batches(folder: Path, shown: list[str]) -> int:
+    """Every stored release stands in a whole batch, and every batch shown is stored; how many batches there are."""
+    with nw.Ledger.open(folder / "shared.ledger") as ledger:
+        stored = ledger.releases()
+        ledger.check(list(stored))
+        assert len(stored) % BATCH == 0
+        paid = sum(nw.Release.from_bytes(release).guarantee.epsilon for release in stored)
+        assert (nw.PureDP(paid) if paid else None) == ledger.spent()
+    batches = {stored[k : k + BATCH] for k in range(0, len(stored), BATCH)}
+    for line in shown:
+        assert tuple(nw.Release.from_dict(plain).to_bytes() for plain in json.loads(line)) in batches
+    return len(batches)
+
+
+def kill_during_batches(folder: Path, seconds: float) -> int:
+    process = start("batches until killed", folder)
+    go(process)
+    time.sleep(seconds)
+    process.send_signal(signal.SIGKILL)
+    output, complaint = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL, complaint.decode()
+    if not (folder / "shared.ledger").exists():
+        assert output == b""
+        return 0
+    return check_whole_batches(folder, output.decode().split("\n")[:-1])
+
+
+def kill_in_the_middle(act: str, folder: Path) -> None:
+    process = start(act, folder)
+    go(process)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"holding\n"
+    process.kill()
+    assert process.communicate()[0] == b""
+
+
+def test_a_kill_in_the_middle_of_a_batch_leaves_none_of_it(folder: Path) -> None:
+    kill_in_the_middle("hold", folder)
+    assert check_whole_batches(folder, []) == 0
+
+
+def test_paying_one_by_one_is_caught_by_the_same_kill(folder: Path) -> None:
+    kill_in_the_middle("hold apart", folder)
+    with pytest.raises(AssertionError):
+        check_whole_batches(folder, [])
+
+
+def test_a_kill_at_any_instant_leaves_whole_batches(folder: Path) -> None:
+    for _ in range(3):
+        kill_during_batches(folder, random.uniform(0.3, 1.0))
+
+
+@pytest.mark.slow
+def test_many_kills_leave_whole_batches(folder: Path) -> None:
+    assert max(kill_during_batches(folder, random.uniform(0.2, 1.5)) for _ in range(25)) > 0
+
+
+def test_a_quota_met_in_the_midst_of_a_batch_leaves_none_of_it(folder: Path) -> None:
+    process = start("quota", folder)
+    go(process)
+    output, complaint = process.communicate(timeout=300)
+    assert process.returncode == 0, complaint.decode()
+    *shown, refusal = output.decode().splitlines()
+    assert "Nothing was spent." in refusal
+    assert check_whole_batches(folder, shown) == len(shown) > 0

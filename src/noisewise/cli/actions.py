@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_format
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from noisewise.errors import InvalidSpec
 from noisewise.files import checked_place, checked_plot
 from noisewise.planning import Plan
 from noisewise.printable import printable, printable_lines
+from noisewise.privacy.guarantee import Guarantee
 from noisewise.privacy.odds import caution
 from noisewise.release import write_whole
 
@@ -47,18 +49,40 @@ def check_outputs(*, json: Path | None = None, plot: Path | None = None) -> None
 
 def check_release_options(spec: Path, data: Path | None, ledger: Path | None, out: Path | None) -> None:
     """The options of a release are all there, and its file can be written: known before anything is paid."""
+    check_overwriting(*given_options(spec, data, ledger, out), [out or spec])
+    checked_place(out, "--out")
+
+
+def given_options(spec: Path, data: Path | None, ledger: Path | None, out: Path | None) -> tuple[Path, Path, Path]:
+    """Spec, records and ledger, or what is missing to make a release."""
     missing = [name for name, value in (("--data", data), ("--ledger", ledger), ("--out", out)) if value is None]
-    if missing or data is None or ledger is None or out is None:
+    if missing or data is None or ledger is None:
         raise InvalidSpec(f"Give {', '.join(missing)} (or --dry-run). Nothing was spent.", where="options")
+    return spec, data, ledger
+
+
+def check_overwriting(spec: Path, data: Path, ledger: Path, places: Sequence[Path]) -> None:
+    """No release is written over what it is made from."""
     account = ledger.resolve()
     journals = [account.with_name(account.name + end) for end in ("-journal", "-wal", "-shm")]  # SQLite's own
-    if out.resolve() in {spec.resolve(), data.resolve(), account, *journals}:
+    if {place.resolve() for place in places} & {spec.resolve(), data.resolve(), account, *journals}:
         raise InvalidSpec(
             "--out would overwrite the spec, the records, the ledger or its journal. Give another name. "
             "Nothing was spent.",
             where="--out",
         )
-    checked_place(out, "--out")
+
+
+def limit_of(read: Spec, ledger: Path) -> Guarantee | None:
+    """The limit of a ledger that is to be made, from the spec; None where the ledger is there."""
+    limit = None if ledger.exists() else read.limit()
+    if limit is None and not ledger.exists():
+        raise InvalidSpec(
+            f"There is no ledger at {ledger}. Check the path, or let {read.path} say how much a new one may sell: "
+            '[ledger] limit = { epsilon = "2" }. Nothing was spent.',
+            where="--ledger",
+        )
+    return limit
 
 
 def publish(
@@ -69,12 +93,21 @@ def publish(
     *,
     dry_run: bool,
     accept_clamping: bool = False,
+    only: str | None = None,
 ) -> None:
     """noisewise release"""
     if not dry_run:
-        check_release_options(spec, data, ledger, out)
+        given_options(spec, data, ledger, out)
     read = Spec.read(spec)
-    plan = read.plan()
+    releases = read.releases(only)
+    if len(releases) > 1 or releases[0].name is not None:
+        from noisewise.cli.batch import publish_all
+
+        publish_all(read, releases, data, ledger, out, dry_run=dry_run, accept_clamping=accept_clamping)
+        return
+    if not dry_run:
+        check_release_options(spec, data, ledger, out)
+    plan = releases[0].plan
     read.check_population()
     read.data()
     console.print(plan.describe(), markup=False)
@@ -100,15 +133,9 @@ def release_by(
     check_kind(data, kinds.RECORDS, place="--data")
     if ledger.exists():
         check_kind(ledger, kinds.LEDGER, place="--ledger")
-    limit = None if ledger.exists() else read.limit()
-    if limit is None and not ledger.exists():
-        raise InvalidSpec(
-            f"There is no ledger at {ledger}. Check the path, or let {read.path} say how much a new one may sell: "
-            '[ledger] limit = { epsilon = "2" }. Nothing was spent.',
-            where="--ledger",
-        )
+    limit = limit_of(read, ledger)
     with console.status("Checking the records..."):
-        table = read_records(read, plan, data, ledger, accept_clamping=accept_clamping)
+        table = read_records(read, [plan], data, ledger, accept_clamping=accept_clamping)
     with Ledger.open(ledger, limit=limit) as account:
         before = len(account.entries())
         with console.status("Computing and adding noise..."):

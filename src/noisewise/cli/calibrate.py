@@ -27,12 +27,13 @@ def calibrate_spec(
     json: Path | None,
     plot: Path | None,
     quiet: bool,
+    only: str | None = None,
 ) -> None:
     """Calibrate the releases of a spec together, or each of its candidates; exit 1 where one is not calibrated."""
     check_outputs(json=json, plot=plot)
     read = Spec.read(spec)
     population = read.population()
-    groups = [read.plans()] if "release" in read.sections or not read.candidates() else [
+    groups = [read.plans(only)] if only is not None or "release" in read.sections or not read.candidates() else [
         (candidate,) for candidate in read.candidates()
     ]  # fmt: skip
     found = []

@@ -6,7 +6,7 @@ out regardless: it tells nothing new.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,7 +34,7 @@ def said_in_toml() -> Iterator[None]:
         raise told
 
 
-def read_records(read: Spec, plan: Plan, data: Path, ledger: Path, *, accept_clamping: bool) -> Table:
+def read_records(read: Spec, plans: Sequence[Plan], data: Path, ledger: Path, *, accept_clamping: bool) -> Table:
     """The checked records of a spec, what the bounds move told, and stopped where that is too much."""
     from noisewise.cli.actions import console
     from noisewise.holder.cleaning import check_clamping, over_share
@@ -42,12 +42,12 @@ def read_records(read: Spec, plan: Plan, data: Path, ledger: Path, *, accept_cla
 
     options = read.data()
     with said_in_toml():
-        table = Table.read(data, plan.schema, options.order, options.key, reader=options.reader, clamp_at_most=1)
+        table = Table.read(data, plans[0].schema, options.order, options.key, reader=options.reader, clamp_at_most=1)
         for clamped in table.clamped:
             if clamped.moved:
                 console.print(f"Clamped to its bounds: {clamped}.", markup=False)
         is_over = bool(over_share(table.clamped, options.clamp_at_most)) and not accept_clamping
-        if is_over and not _is_paid(table, plan, ledger):
+        if is_over and not all(_is_paid(table, plan, ledger) for plan in plans):
             check_clamping(table.clamped, options.clamp_at_most)
     return table
 

@@ -24,6 +24,7 @@ def estimate_spec(
     json: Path | None,
     plot: Path | None,
     accept_clamping: bool = False,
+    only: str | None = None,
 ) -> None:
     """Print the optimal estimator of a spec; release one answer through it where records are given."""
     check_outputs(json=json, plot=plot)
@@ -31,7 +32,7 @@ def estimate_spec(
     if is_release:
         check_release_options(spec, data, ledger, out)
     read = Spec.read(spec)
-    given = read.plan()
+    given = read.plan(only)
     if not isinstance(given.statistic, Count) or given.guarantee.pure_epsilon is None:
         raise InvalidSpec(
             f'An estimate needs [release] with statistic = "count(...)" and guarantee = {{ epsilon = "1" }}, not '

@@ -28,6 +28,7 @@ SpecFile = Annotated[Path, typer.Argument(help="The spec file (TOML).", metavar=
 AcceptClamping = Annotated[
     bool, typer.Option("--accept-clamping", help="Release although more than clamp_at_most of a column is clamped.")
 ]
+Only = Annotated[str | None, typer.Option("--only", help="Only the [[release]] of this name.", metavar="NAME")]
 LedgerFile = Annotated[Path, typer.Option("--ledger", help="The ledger of this data set.")]
 
 
@@ -98,14 +99,17 @@ def release(
     spec: SpecFile,
     data: Annotated[Path | None, typer.Option("--data", help="The records: CSV or Parquet.")] = None,
     ledger: Annotated[Path | None, typer.Option("--ledger", help="The ledger of this data set.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Where the release goes (JSON).")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Where the release goes (JSON); the folder of named ones.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be released and its price; stop.")] = False,
     accept_clamping: AcceptClamping = False,
+    only: Only = None,
 ) -> None:
-    """Publish one statistic: check the records, pay from the ledger, write the release."""
+    """Publish statistics: check the records, pay from the ledger, write the release, or all that the spec names."""
     from noisewise.cli.actions import publish
 
-    publish(spec, data, ledger, out, dry_run=dry_run, accept_clamping=accept_clamping)
+    publish(spec, data, ledger, out, dry_run=dry_run, accept_clamping=accept_clamping, only=only)
 
 
 @app.command()
@@ -131,12 +135,21 @@ def estimate(
     json: Annotated[Path | None, typer.Option("--json", help="Also write the estimator as JSON.")] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw its heat map: .png, .pdf or .svg.")] = None,
     accept_clamping: AcceptClamping = False,
+    only: Only = None,
 ) -> None:
     """The best private point estimate behind a spec's count; with --data, release one answer through it."""
     from noisewise.cli.estimate import estimate_spec
 
     estimate_spec(
-        spec, loss=loss, data=data, ledger=ledger, out=out, json=json, plot=plot, accept_clamping=accept_clamping
+        spec,
+        loss=loss,
+        data=data,
+        ledger=ledger,
+        out=out,
+        json=json,
+        plot=plot,
+        accept_clamping=accept_clamping,
+        only=only,
     )
 
 
@@ -236,13 +249,14 @@ def calibrate(
     json: Annotated[Path | None, typer.Option("--json", help="Also write ranks and rows as JSON.")] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw the ranks: .png, .pdf or .svg.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    only: Only = None,
 ) -> None:
     """Simulate a spec's population and releases many times: do the intervals cover what they claim?"""
     from noisewise.cli.calibrate import calibrate_spec
 
     calibrate_spec(
         spec, method=method, likelihood=likelihood, trials=trials, draws=draws, seed=seed, workers=workers, n=n,
-        json=json, plot=plot, quiet=quiet,
+        json=json, plot=plot, quiet=quiet, only=only,
     )  # fmt: skip
 
 

@@ -4,7 +4,8 @@
 [table]             order or key, where parts are used
 [data]              how the file writes its fields, and clamp_at_most
 [ledger]            limit, for a ledger that does not exist yet
-[release]           statistic, guarantee, and optionally mechanism, weights, part; [[release]] for several
+[release]           statistic, guarantee, and optionally mechanism, weights, part
+[[release]]         the same entries and a name, for several releases of the same records
 [[candidates]]      the same entries, each an alternative to choose from
 [population]        what the analyst believes: a population for each column, as text
 [survey]            people asked one by one: guarantee, n, and how (`noisewise simulate-online`)
@@ -14,13 +15,15 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from noisewise.cli.kinds import SPEC, check_kind
+from noisewise.cli.naming import NamedPlan, chosen, section_names
 from noisewise.errors import InvalidSpec, NoisewiseError
 from noisewise.files import check_depth, read_file
 from noisewise.planning import Plan, plan
@@ -85,21 +88,36 @@ class Spec:
         return cls(path, sections)
 
     def schema(self) -> Schema:
-        return self._within("schema", lambda: schema_from_dict(self._section("schema")))
+        return self._within("[schema]", lambda: schema_from_dict(self._section("schema")))
 
-    def plan(self) -> Plan:
-        """The one plan of [release]."""
-        plans = self.plans()
+    def plan(self, only: str | None = None) -> Plan:
+        """The one plan of [release], or that of the [[release]] with this name."""
+        plans = self.plans(only)
         if len(plans) != 1:
-            raise InvalidSpec(f"{self.path} lists {len(plans)} releases; a release is made from one [release].",
-                              where="release")  # fmt: skip
+            names = [one.name for one in self.releases() if one.name is not None]
+            which = f"say which with --only {'|'.join(names)}" if names else 'give each a name = "...", and say --only'
+            raise InvalidSpec(
+                f"{self.path} lists {len(plans)} releases, and this takes one: {which}. Nothing was spent.",
+                where="release",
+            )
         return plans[0]
 
-    def plans(self) -> tuple[Plan, ...]:
-        """The plans of [release], or of every [[release]]: all of one data set."""
+    def plans(self, only: str | None = None) -> tuple[Plan, ...]:
+        """The plans of [release], or of every [[release]] (of this name): all of one data set."""
+        return tuple(one.plan for one in self.releases(only))
+
+    def releases(self, only: str | None = None) -> tuple[NamedPlan, ...]:
+        """The plans with their names; one [release] has none."""
         if not isinstance(self.sections.get("release"), list):
             self._section("release")
-        return self._listed("release")
+            return chosen(self.path, [NamedPlan(None, *self._listed("release"))], only)
+        entries = self._entries("release")
+        named = []
+        for number, (name, entry) in enumerate(zip(section_names(self.path, entries), entries, strict=True), 1):
+            plain = {key: value for key, value in entry.items() if key != "name"}
+            place = f"[[release]] {number if name is None else repr(name)}"
+            named.append(NamedPlan(name, self._within(place, partial(_plan, plain, self.schema()))))
+        return chosen(self.path, named, only)
 
     def candidates(self) -> tuple[Plan, ...]:
         """The plans of [[candidates]]; none where there are none."""
@@ -109,7 +127,7 @@ class Spec:
         """The population of [population]."""
         from noisewise.populations.text import population_from_spec
 
-        return self._within("population", lambda: population_from_spec(self._section("population")))
+        return self._within("[population]", lambda: population_from_spec(self._section("population")))
 
     def check_population(self) -> None:
         """Refuse a [population], where there is one, that `infer` would refuse after the release was paid for."""
@@ -127,7 +145,7 @@ class Spec:
                 )
         columns = tuple(name for name in self._section("population") if name in schema.columns)
         if columns:
-            self._within("population", lambda: attach(population, schema, columns))
+            self._within("[population]", lambda: attach(population, schema, columns))
 
     def limit(self) -> Guarantee | None:
         """The limit of a new ledger, or None."""
@@ -136,7 +154,7 @@ class Spec:
         section = self._section("ledger")
         if set(section) != {"limit"}:
             raise InvalidSpec('[ledger] needs exactly limit = { epsilon = "2" }.', where="ledger")
-        return self._within("ledger", lambda: guarantee_from_spec(section["limit"]))
+        return self._within("[ledger]", lambda: guarantee_from_spec(section["limit"]))
 
     def table_options(self) -> dict[str, str]:
         """order= or key= for Table.read."""
@@ -151,16 +169,26 @@ class Spec:
         from noisewise.holder.reader import Reader
 
         given = dict(self._section("data")) if "data" in self.sections else {}
-        most = self._within("data", lambda: checked_share(given.pop("clamp_at_most", CLAMP_AT_MOST)))
-        self._within("data", lambda: Reader.of(given))
+        most = self._within("[data]", lambda: checked_share(given.pop("clamp_at_most", CLAMP_AT_MOST)))
+        self._within("[data]", lambda: Reader.of(given))
         places = self.table_options()
         return DataOptions(given, most, places.get("order"), places.get("key"))
 
     def _listed(self, name: str) -> tuple[Plan, ...]:
+        entries = self._entries(name)
+        if any("name" in entry for entry in entries):
+            raise InvalidSpec(
+                f"In [{name}] of {self.path}: name = ... belongs to [[release]], in double brackets, which may stand "
+                "several times. Leave it out here.",
+                where=name,
+            )
+        return self._within(f"[{name}]", lambda: tuple(_plan(entry, self.schema()) for entry in entries))
+
+    def _entries(self, name: str) -> Sequence[Mapping[str, Any]]:
         entries = self.sections[name] if isinstance(self.sections[name], list) else [self.sections[name]]
         if not entries or not all(isinstance(entry, Mapping) for entry in entries):
             raise InvalidSpec(f"{self.path}: [{name}] needs statistic = ... and guarantee = ... .", where=name)
-        return self._within(name, lambda: tuple(_plan(entry, self.schema()) for entry in entries))
+        return entries
 
     def _section(self, name: str) -> Mapping[str, Any]:
         section = self.sections.get(name)
@@ -168,13 +196,13 @@ class Spec:
             raise InvalidSpec(f"{self.path} needs a section [{name}]{_SECTION_EXAMPLES.get(name, '')}.", where=name)
         return section
 
-    def _within(self, name: str, act: Callable[[], Read]) -> Read:
+    def _within(self, place: str, act: Callable[[], Read]) -> Read:
         try:
             return act()
         except NoisewiseError as error:
             if isinstance(error, InvalidSpec) and str(error).startswith(("In [", str(self.path))):
                 raise  # it names its place already
-            raise InvalidSpec(f"In [{name}] of {self.path}: {error}", where=name) from None
+            raise InvalidSpec(f"In {place} of {self.path}: {error}", where=place.strip("[]")) from None
 
 
 def _toml(text: str) -> dict[str, Any]:

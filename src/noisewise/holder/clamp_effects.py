@@ -13,7 +13,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, NamedTuple
 
 from noisewise.errors import Unregistered
-from noisewise.holder.evaluate import IbisAlgebra
+from noisewise.holder.algebra import IbisAlgebra
 from noisewise.holder.expressions import double, indicator
 from noisewise.planning import Plan
 from noisewise.schema import Schema

@@ -1,21 +1,24 @@
-"""make_release: from records to a published value, through the ledger.
+"""make_release and make_releases: from records to published values, through the ledger.
 
-The order is what makes it safe. The records are identified (fingerprint) and the statistic is computed first, as
-integers and without noise; then, inside one ledger transaction, the budget is checked, the noise is drawn, and charge
-and release are stored together; only then is the release handed out. If anything fails before the commit, nothing is
-spent and nothing was shown. The same request again returns the stored bytes and costs nothing.
+The order is what makes it safe. The records are identified (fingerprint) and every statistic is computed first, as
+integers and without noise; then, inside one ledger transaction, the budget is checked, the noise is drawn, and all
+charges and releases are stored together; only then are they handed out. If anything fails before the commit, nothing is
+spent and nothing was shown. The same request again returns the stored bytes and costs nothing. One release is a batch
+of one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from noisewise.errors import InvalidArgument, InvalidData, NoisewiseError
 from noisewise.holder import draw
 from noisewise.holder.evaluate import IbisRows, lattice_values
-from noisewise.holder.ledger import Account, Ledger
+from noisewise.holder.ledger import Account, Ledger, Order
 from noisewise.holder.table import Table
 from noisewise.laws import ExponentialQuantile, Form, action_law, cell_law, smooth_law
 from noisewise.planning import Plan
@@ -28,55 +31,104 @@ NEARBY_RANKS = 2000  # order statistics fetched on each side of a private quanti
 
 def make_release(table: Table, plan: Plan, *, ledger: Ledger) -> Release:
     """Release `plan` from `table`, paid from `ledger`; the same request again is the same release, free."""
-    for value, kind, argument in ((table, Table, "table"), (plan, Plan, "plan"), (ledger, Ledger, "ledger")):
-        if not isinstance(value, kind):
-            raise InvalidArgument(
-                f"{argument} must be a {kind.__name__}, not a {type(value).__name__}. Nothing was spent.",
-                argument=argument,
-            )
-    if table.schema != plan.schema:
+    return _made(table, {"plan": plan}, ledger)[0]
+
+
+def make_releases(table: Table, plans: Sequence[Plan], *, ledger: Ledger) -> list[Release]:
+    """Release every plan from `table`, paid from `ledger` in one transaction: all of them, or none and nothing spent.
+
+    Parameters: `plans` lists plans made with `table.schema`; equal ones are charged once, what the ledger stores costs
+    nothing, disjoint parts are charged in parallel. `ledger.bill(plans)` says the sum beforehand.
+    Returns the releases in the order of the plans.
+
+        mean, count = make_releases(table, [plan(Mean("income"), ...), plan(Count(...), ...)], ledger=ledger)
+    """
+    if isinstance(plans, Plan | str) or not isinstance(plans, Sequence) or not plans:
         raise InvalidArgument(
-            "The plan was made for another schema than the table's; make it with table.schema. Nothing was spent.",
-            argument="plan",
+            "plans must list one plan or more, each made with plan(...). Nothing was spent.", argument="plans"
         )
-    _check_price(plan)
+    return _made(table, {f"plans[{k}]": plan for k, plan in enumerate(plans)}, ledger)
+
+
+def _made(table: Table, named: Mapping[str, Plan], ledger: Ledger) -> list[Release]:
+    """The releases of all plans, each under the name that a refusal calls it by."""
+    _check_arguments(table, named, ledger)
+    plans = tuple(named.values())
     key = ledger.fingerprint_key()
-    fingerprint, arrangement = _identity(table, plan, key)
-    stored = ledger.find(plan.request(), plan.cost, plan.part, fingerprint, arrangement)
-    if stored is None:
-        drawer = _prepared(table, plan)
-        # Free for files and frames, which cannot drift; a database may have changed while the statistic was computed.
-        if _identity(table, plan, key) != (fingerprint, arrangement):
+    has_places = any(map(_depends_on_places, plans))
+    identity = _identity(table, key, has_places=has_places)
+    orders = [_order(plan, identity) for plan in plans]
+    stored = ledger.find_all(orders)
+    if None in stored:
+        drawers: dict[bytes, Drawer] = {}
+        for plan, order, found in zip(plans, orders, stored, strict=True):
+            if found is None and order.request not in drawers:
+                drawers[order.request] = _prepared(table, plan)
+        # Free for files and frames, which cannot drift; a database may have changed while a statistic was computed.
+        if _identity(table, key, has_places=has_places) != identity:
             raise InvalidData(
                 "The records changed while the release was computed. Wait until their database is at rest, and read "
                 "the table again. Nothing was spent.",
                 fault="changed",
             )
-
-        def produce(account: Account) -> bytes:
-            release = Release.of(plan, drawer(), dataset=account.dataset, ledger_head=account.head, simulated=False)
-            # Read back before it is paid for: what nobody can open must not be sold.
-            if Release.from_bytes(release.to_bytes()) != release:
-                raise NoisewiseError("The release would not read back as it was written. Nothing was spent.")
-            return release.to_bytes()
-
-        stored = ledger.release_once(plan.request(), plan.cost, plan.part, fingerprint, produce, arrangement)
-    return Release.from_bytes(stored)
+        orders = [
+            replace(order, produce=partial(_produced, plan, drawers[order.request]))
+            if order.request in drawers
+            else order
+            for plan, order in zip(plans, orders, strict=True)
+        ]
+        stored = list(ledger.release_all(orders))
+    return [Release.from_bytes(found) for found in stored if found is not None]
 
 
-def _check_price(plan: Plan) -> None:
-    """Plan again from the statistic, the schema and the guarantee: noise and price are never taken on trust."""
-    if plan.again() != plan:
-        raise InvalidArgument(
-            "This plan was altered after it was made: its noise is not what its guarantee asks for. Make it with "
-            "plan(...). Nothing was spent.",
-            argument="plan",
-        )
+def _check_arguments(table: Table, named: Mapping[str, Plan], ledger: Ledger) -> None:
+    given = ((table, Table, "table"), *((plan, Plan, name) for name, plan in named.items()), (ledger, Ledger, "ledger"))
+    for value, kind, argument in given:
+        if not isinstance(value, kind):
+            raise InvalidArgument(
+                f"{argument} must be a {kind.__name__}, not a {type(value).__name__}. Nothing was spent.",
+                argument=argument,
+            )
+    for name, plan in named.items():
+        if table.schema != plan.schema:
+            raise InvalidArgument(
+                f"{name} was made for another schema than the table's; make it with table.schema. Nothing was spent.",
+                argument=name,
+            )
+        # Planned again from the statistic, the schema and the guarantee: noise and price are never taken on trust.
+        if plan.again() != plan:
+            raise InvalidArgument(
+                f"{name} was altered after it was made: its noise is not what its guarantee asks for. Make it "
+                "with plan(...). Nothing was spent.",
+                argument=name,
+            )
 
 
-def _identity(table: Table, plan: Plan, key: bytes) -> tuple[str, str | None]:
+def _order(plan: Plan, identity: tuple[str, str | None]) -> Order:
+    """A plan as the ledger knows it, before it is known whether it must be drawn."""
+    fingerprint, arrangement = identity
+    places = arrangement if _depends_on_places(plan) else None
+    return Order(plan.request(), plan.cost, plan.part, fingerprint, _gone, places)
+
+
+def _produced(plan: Plan, drawer: Drawer, account: Account) -> bytes:
+    release = Release.of(plan, drawer(), dataset=account.dataset, ledger_head=account.head, simulated=False)
+    # Read back before it is paid for: what nobody can open must not be sold.
+    if Release.from_bytes(release.to_bytes()) != release:
+        raise NoisewiseError("The release would not read back as it was written. Nothing was spent.")
+    return release.to_bytes()
+
+
+def _gone(_account: Account) -> bytes:
+    raise NoisewiseError(
+        "A release that was stored a moment ago is not there any more: the ledger's records were replaced meanwhile. "
+        "Ask again. Nothing was spent."
+    )
+
+
+def _identity(table: Table, key: bytes, *, has_places: bool) -> tuple[str, str | None]:
     """Which records these are, and where they lie if that decides what they enter."""
-    return table.fingerprint(key), table.fingerprint(key, arranged=True) if _depends_on_places(plan) else None
+    return table.fingerprint(key), table.fingerprint(key, arranged=True) if has_places else None
 
 
 def _depends_on_places(plan: Plan) -> bool:

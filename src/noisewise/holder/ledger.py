@@ -18,12 +18,10 @@ The fingerprint and its key stay in the file: they are in no release, entry, mes
 
 from __future__ import annotations
 
-import hashlib
 import os
 import secrets
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -32,29 +30,23 @@ from noisewise import exact
 from noisewise.errors import (
     InvalidArgument,
     LedgerError,
-    NoisewiseError,
 )
 from noisewise.holder import ledger_chain as chain
 from noisewise.holder import ledger_store as store
+from noisewise.holder.ledger_bill import Bill
 from noisewise.holder.ledger_budget import is_within_limit, left_of, remaining_of, spent, told_total
 from noisewise.holder.ledger_chain import Book, Entry, Part
-from noisewise.holder.ledger_refusals import Asked, check_relation, check_request
+from noisewise.holder.ledger_orders import Account, Order, fulfilled, require, stored_of
+from noisewise.holder.ledger_refusals import check_relation
+from noisewise.planning import Plan
 from noisewise.privacy.accounting import Charge
 from noisewise.privacy.guarantee import Guarantee
 
-__all__ = ["Account", "Entry", "Ledger"]
+__all__ = ["Account", "Entry", "Ledger", "Order"]
 
 MOST_HISTORIES = 64  # Each is added up at every release; only parts charged unevenly and replaced often reach it.
 
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """Where a new release will stand: its data set, and the chain's head before it."""
-
-    dataset: str
-    head: str
 
 
 class Ledger:
@@ -90,7 +82,7 @@ class Ledger:
         """
         file = _path(path)
         if limit is not None:
-            _require(isinstance(limit, Guarantee), "limit", "a guarantee such as PureDP(2)")
+            require(isinstance(limit, Guarantee), "limit", "a guarantee such as PureDP(2)")
             chain.guarantee_text(limit)
         patience = float(exact.fraction(wait_seconds, "wait_seconds", minimum=0))
         if not store.exists(file):
@@ -138,16 +130,22 @@ class Ledger:
         arrangement: str | None = None,
     ) -> bytes | None:
         """The stored release of this request, or None where `release_once` would make one; refusals come early."""
-        charge, digest = _checked(request, guarantee, part, fingerprint, arrangement)
+        return self.find_all([Order(request, guarantee, part, fingerprint, _never, arrangement)])[0]
 
-        def act(connection: sqlite3.Connection) -> bytes | None:
-            book = self._verified(connection)
-            stored = _stored_release(connection, book, digest)
-            asked = Asked(chain.relation_of(request), charge, fingerprint, arrangement)
-            check_request(self._path, book, asked, is_stored=stored is not None)
-            return stored
+    def find_all(self, orders: Sequence[Order]) -> list[bytes | None]:
+        """The stored release of each order, None where one would be made; refused where not all could be met."""
+
+        def act(connection: sqlite3.Connection) -> list[bytes | None]:
+            return stored_of(connection, self._path, self._verified(connection), orders)
 
         return self._read(act)
+
+    def bill(self, plans: Sequence[Plan], names: Sequence[str] | None = None) -> Bill:
+        """What `make_releases` would charge for these plans now: nothing for what is stored, once for equal requests.
+
+        It reads the account alone, no records; `print` it. `names` are what the plans are called on it.
+        """
+        return Bill.of(plans, self._book(), names=names)
 
     def release_once(
         self,
@@ -164,33 +162,17 @@ class Ledger:
         so its bytes come back only when they and their charge are on disk. Whatever fails, nothing is spent.
         `arrangement` is the fingerprint of the records in their places, for releases in which places matter.
         """
-        _require(callable(produce), "produce", "a function that makes the release")
-        charge, digest = _checked(request, guarantee, part, fingerprint, arrangement)
-        relation = chain.relation_of(request)
+        return self.release_all([Order(request, guarantee, part, fingerprint, produce, arrangement)])[0]
 
-        def act(connection: sqlite3.Connection) -> tuple[bytes, str]:
-            book = self._verified(connection)
-            stored = _stored_release(connection, book, digest)
-            asked = Asked(chain.relation_of(request), charge, fingerprint, arrangement)
-            check_request(self._path, book, asked, is_stored=stored is not None)
-            if stored is not None:
-                return stored, book.head
-            # Write something first: a read-only or full disk is then met before any noise is drawn.
-            chain.keep_fingerprint(connection, book, book.dataset, fingerprint, arrangement or book.arrangement)
-            release = _produced(produce, Account(book.dataset, book.head), relation)
-            head = chain.append(
-                connection,
-                book.head,
-                len(book.entries),
-                chain.RELEASED,
-                dataset=book.dataset,
-                request=digest,
-                guarantee=guarantee,
-                part=charge.part,
-                part_rule=chain.KEY_RULE if relation == chain.ADD_REMOVE and charge.part is not None else None,
-                release=release,
-            )
-            return release, head
+    def release_all(self, orders: Sequence[Order]) -> list[bytes]:
+        """Make, charge and store the releases of all orders in one transaction; what is stored is handed out.
+
+        All are checked before any noise is drawn, equal requests are one release, and whatever fails, a kill or a full
+        disk included, none is stored and nothing is spent.
+        """
+
+        def act(connection: sqlite3.Connection) -> tuple[list[bytes], str]:
+            return fulfilled(connection, self._path, self._verified(connection), orders)
 
         return self._write(act)
 
@@ -320,60 +302,6 @@ class Ledger:
             raise store.damaged(self._path, "its file is gone")
 
 
-def _checked(
-    request: bytes, guarantee: Guarantee, part: Part | None, fingerprint: str, arrangement: str | None
-) -> tuple[Charge, str]:
-    """What a request asks for, as its charge and its digest."""
-    _require(isinstance(request, bytes) and len(request) > 0, "request", "the bytes of the request")
-    _require(isinstance(guarantee, Guarantee), "guarantee", "a guarantee such as PureDP(1)")
-    for value, name in ((fingerprint, "fingerprint"), (arrangement or fingerprint, "arrangement")):
-        _require(isinstance(value, str) and len(value) > 0, name, "a fingerprint of the records")
-    charge = Charge(guarantee, part)
-    chain.guarantee_text(guarantee)
-    chain.part_text(charge.part)
-    return charge, hashlib.sha256(request).hexdigest()
-
-
-def _stored_release(connection: sqlite3.Connection, book: Book, digest: str) -> bytes | None:
-    entry = book.stored(digest)
-    if entry is None:
-        return None
-    release: bytes = connection.execute("SELECT release FROM entries WHERE sequence = ?", (entry.sequence,)).fetchone()[
-        0
-    ]
-    return release
-
-
-def _produced(produce: Callable[[Account], bytes], account: Account, relation: str | None) -> bytes:
-    """Make the release. Of a failure only the kind is told, for its words may quote a record."""
-    try:
-        release = produce(account)
-        fault = _fault(release, account, relation)
-    except NoisewiseError:
-        raise
-    except Exception as error:
-        fault = f"making it stopped with {type(error).__name__}"
-    if fault is not None:
-        raise LedgerError(f"no release was made: {fault}. Nothing was spent.", reason=fault)
-    return release
-
-
-def _fault(release: bytes, account: Account, relation: str | None) -> str | None:
-    if not isinstance(release, bytes) or not release:
-        return "what was produced is not the bytes of a release"
-    document = chain.document(release) or {}
-    if document.get("simulated", False) is not False:
-        return "a simulated release is no release of these records"
-    if (document.get("dataset", account.dataset), document.get("ledger_head", account.head)) != (
-        account.dataset,
-        account.head,
-    ):
-        return "what was produced names another account"
-    if chain.relation_of(release) != relation:
-        return "what was produced names another neighbour relation than its request"
-    return None
-
-
 def _stored(connection: sqlite3.Connection) -> dict[str, bytes]:
     """Each stored release under the head it names: the one before its own entry."""
     rows = connection.execute(
@@ -386,17 +314,12 @@ def _stored(connection: sqlite3.Connection) -> dict[str, bytes]:
 def _path(path: str | os.PathLike[str]) -> Path:
     try:
         name = os.fspath(path)
-        _require(isinstance(name, str) and name not in ("", ":memory:"), "path", "the path of a file")
+        require(isinstance(name, str) and name not in ("", ":memory:"), "path", "the path of a file")
         return Path(os.path.realpath(name))
     except (TypeError, ValueError):
         pass
-    raise _refused("path", "the path of a file")
+    raise InvalidArgument("path cannot be used: expected the path of a file. Nothing was spent.", argument="path")
 
 
-def _require(is_met: bool, argument: str, expected: str) -> None:
-    if not is_met:
-        raise _refused(argument, expected)
-
-
-def _refused(argument: str, expected: str) -> InvalidArgument:
-    return InvalidArgument(f"{argument} cannot be used: expected {expected}. Nothing was spent.", argument=argument)
+def _never(_account: Account) -> bytes:
+    raise LedgerError("no release was made: it was only looked for. Nothing was spent.", reason="only looked for")

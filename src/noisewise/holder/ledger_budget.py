@@ -20,8 +20,8 @@ def is_within_limit(book: Book, *charges: Charge) -> bool:
     return all(fits([*history, *charges], book.limit) for history in chain.histories(book))
 
 
-def check_budget(book: Book, charge: Charge, *, ledger: str) -> None:
-    """Refuse a charge that does not fit into the limit, saying what would."""
+def check_budget(book: Book, charge: Charge, *, ledger: str, place: str = "this release") -> None:
+    """Refuse a charge that does not fit into the limit, saying what would; `place` is how the release is called."""
     if is_within_limit(book, charge):
         return
     left, limit = left_of(book, charge.part), _amount(book.limit, like=charge.guarantee)
@@ -33,7 +33,7 @@ def check_budget(book: Book, charge: Charge, *, ledger: str) -> None:
         what = f"but {_amount(left, like=charge.guarantee)} of {limit} remains"
         advice = f"Ask for {str(left).replace('=', '<=')}, or open"
     raise BudgetExceeded(
-        f"this release needs {charge.guarantee}, {what} in ledger {ledger!r}. "
+        f"{place} needs {charge.guarantee}, {what} in ledger {ledger!r}. "
         f"{advice} a new ledger with the data owner's consent. Nothing was spent.",
         needed=charge.guarantee,
         remaining=left,

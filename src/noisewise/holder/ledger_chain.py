@@ -26,7 +26,7 @@ import secrets
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import lru_cache
@@ -116,12 +116,49 @@ class Book:
         same = (entry for entry in self.entries if entry.request == request and entry.dataset == self.dataset)
         return next(same, None)
 
+    def after(self, request: str, charge: Charge, relation: str | None) -> Book:
+        """The account as it would be with one more release, which is not made: only its charge is there."""
+        entry = Entry(
+            sequence=len(self.entries),
+            kind=RELEASED,
+            dataset=self.dataset,
+            guarantee=charge.guarantee,
+            part=charge.part,
+            request=request,
+            release_hash=None,
+            when=datetime.now(UTC),
+            head=self.head,
+            neighbours=relation,
+            part_rule=rule_of(relation, charge.part),
+        )
+        return replace(self, entries=(*self.entries, entry))
+
+    def about(self, fingerprint: str, arrangement: str | None) -> Book:
+        """The account as it would be once these records, in these places if they matter, were released from."""
+        return replace(self, fingerprint=fingerprint, arrangement=arrangement or self.arrangement)
+
 
 def open_account(connection: sqlite3.Connection, limit: Guarantee) -> None:
     """Write the first row. Privacy: the data-set id and the salt are random, never derived from records."""
     salt, dataset = secrets.token_bytes(32), secrets.token_hex(16)
     connection.execute("INSERT INTO private VALUES (?, NULL, NULL, ?)", (salt, _seal(salt, dataset, None, None)))
     append(connection, _root(salt), 0, OPENED, dataset=dataset, guarantee=limit)
+
+
+def unopened(limit: Guarantee) -> Book:
+    """An account that does not exist yet, to reckon with; it is not to be stored."""
+    opened = Entry(
+        sequence=0,
+        kind=OPENED,
+        dataset="",
+        guarantee=limit,
+        part=None,
+        request=None,
+        release_hash=None,
+        when=datetime.now(UTC),
+        head="",
+    )
+    return Book(entries=(opened,), limit=limit, salt=b"", fingerprint=None, arrangement=None)
 
 
 def append(
@@ -264,6 +301,16 @@ def relation_of(content: bytes) -> str | None:
     schema = (document(content) or {}).get("schema")
     named = schema.get("neighbours") if isinstance(schema, dict) else None
     return named if named in (CHANGE_ONE, ADD_REMOVE) else None
+
+
+def rule_of(relation: str | None, part: Part | None) -> str | None:
+    """The rule that says who is in a part, where that goes by key."""
+    return KEY_RULE if relation == ADD_REMOVE and part is not None else None
+
+
+def digest_of(request: bytes) -> str:
+    """The name under which a request is stored."""
+    return hashlib.sha256(request).hexdigest()
 
 
 def guarantee_text(guarantee: Guarantee) -> str:

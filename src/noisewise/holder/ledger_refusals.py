@@ -18,16 +18,21 @@ from noisewise.privacy.accounting import Charge
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request: its relation (None where it names none), its price, which records, and their places if they matter."""
+    """A request: its digest, its relation (None where it names none), its price, which records, and their places if
+    they matter."""
 
+    digest: str
     relation: str | None
     charge: Charge
     fingerprint: str
     arrangement: str | None
 
 
-def check_request(path: Path, book: Book, asked: Asked, *, is_stored: bool) -> None:
-    """Refuse what this account cannot answer; `is_stored` where it has answered this request before."""
+def check_request(path: Path, book: Book, asked: Asked, *, is_stored: bool, place: str = "this release") -> None:
+    """Refuse what this account cannot answer; `is_stored` where it has answered this request before.
+
+    `place` is how a refusal by the budget calls the release: it may be one of several.
+    """
     if not is_stored:
         check_relation(path, book, asked.relation)
     is_old = asked.arrangement is not None and book.has_old_key_parts
@@ -42,7 +47,7 @@ def check_request(path: Path, book: Book, asked: Asked, *, is_stored: bool) -> N
             "release from all records, open a new ledger with the data owner's consent, or call "
             "ledger.replace_records(), which keeps what was spent",
         )
-    check_budget(book, asked.charge, ledger=path.name)
+    check_budget(book, asked.charge, ledger=path.name, place=place)
 
 
 def check_relation(path: Path, book: Book, relation: str | None) -> None:
