@@ -44,7 +44,9 @@ SUMS: dict[str, Any] = {
     "mean": nw.Mean(x, x**2, abs(x), (x - 1).clip(-2, 2), z**0.5, 0.1 * y, (x - 2) / 3),
     "sum": nw.Sum(x * y, 3 * z - x, x.between(0, 3) * y, x**3),
     "sum of levels": nw.Sum(g.equals("b") * y, h.equals(20) * x),
+    "comparisons": nw.Sum(x > 3, x >= 3, (x < 0) * y, x <= 0.1, x > 0, (x > z) * y, x.between(3, 3)),
     "count": nw.Count(x.between(0, 3)),
+    "count above": nw.Count((x > 0) * g.equals("b")),
     "count of a level": nw.Count(g.equals("b")),
     "count of both": nw.Count(g.equals("b") * x.between(-3, 3)),
     "truncated sum": nw.TruncatedSum([y, x, y * z], "x", 0, 5),
@@ -248,8 +250,11 @@ def test_the_smallest_eigenvalue_is_that_of_the_exactly_summed_gram_matrix(
     assert found * plan.lattice.step[0] == pytest.approx(unrounded, abs=2 * plan.lattice.step[0])
 
 
-def test_a_general_power_moves_by_at_most_the_step_it_declares(data: pd.DataFrame, tables: dict[str, nw.Table]) -> None:
-    plan = nw.plan(nw.Mean(z ** Fraction(3, 10), abs(x) ** 1.7), schema(), guarantee=nw.PureDP(1))
+def test_a_general_power_a_log_and_an_exp_move_by_at_most_the_step_they_declare(
+    data: pd.DataFrame, tables: dict[str, nw.Table]
+) -> None:
+    powers = nw.Mean(z ** Fraction(3, 10), abs(x) ** 1.7, (y + 1).log(), (x / 3).exp(), (z + 0.01).log() * y)
+    plan = nw.plan(powers, schema(), guarantee=nw.PureDP(1))
     for found, exact in zip(lattice_values(tables["pandas"], plan), expected(plan, data), strict=True):
         assert abs(found - exact) <= N
 

@@ -17,6 +17,7 @@ COLUMNS = {"x": nw.Bounded(-2.5, 3), "y": nw.Bounded(9, 10), "g": nw.Levels(["a"
 STATISTICS = [
     nw.Mean(x, x**2, abs(x) ** 0.5, x.clip(-1, 0.25)),
     nw.Sum(x * y, x.between(-1, 1)),
+    nw.Sum(x > 0, x >= 3, (x < 0.5) * y, x > y - 9),
     nw.Count(g.equals("b")),
     nw.Histogram("g"),
     nw.Histogram("x", [-1, 0, 1.5]),
