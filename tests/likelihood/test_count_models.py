@@ -349,3 +349,8 @@ def test_parameters_that_leave_no_record_inside_the_bounds_have_no_table_and_spo
     assert np.isnan(alone).all()
     assert np.isnan(found[1])
     assert found[[0, 2]] == pytest.approx(model.log_likelihood({"scale": np.array([0.5, 0.8])}), abs=1e-12)
+    # Records far from where their law has its mass are all at the bound next to it, however far.
+    expected = float(np.sum(release.law.log_pmf(np.array([4 - 6, 2, 1]))))
+    with np.errstate(over="ignore"):
+        near_the_bound = model.log_likelihood({"scale": np.array([1e-3, 1e-8, 1e-12, 1e-20, 1e-100])})
+    assert near_the_bound == pytest.approx(np.full(5, expected), abs=1e-9)
