@@ -28,7 +28,7 @@ from noisewise.likelihood.sum_frame import Frame
 from noisewise.likelihood.sum_setting import SumSetting
 from noisewise.populations.parameters import Array
 
-__all__ = ["Inverted", "draw", "log_probability"]
+__all__ = ["Inverted", "draw", "log_probability", "products"]
 
 GROWTH, MOST_GROWTHS = 1.4, 6
 TOLERANCE, DRAWN_TOLERANCE = 3e-4, 1e-2
@@ -46,12 +46,12 @@ class Inverted(NamedTuple):
 
 
 def log_probability(
-    setting: SumSetting, record: Record, atoms: Array, *, reached: float = -np.inf, products: float = MOST_PRODUCTS
+    setting: SumSetting, record: Record, atoms: Array, *, reached: float = -np.inf, most: float = MOST_PRODUCTS
 ) -> Inverted:
     """log p of K rows; atoms (A, r) are values that may hold a visible part of all records.
 
     `reached` is a log p that some row is known to have: rows that cannot come near it are given their bound. Rows that
-    would take more than `products` are left out.
+    would take more than `most` products are left out.
     """
     rows = len(record.logs)
     found, error = np.full(rows, np.nan), np.full(rows, np.inf)
@@ -65,7 +65,7 @@ def log_probability(
     found[usable[hopeless]], error[usable[hopeless]] = bound[hopeless], 0.0
     left = np.flatnonzero(~frame.is_lone & ~hopeless)
     for _ in range(MOST_GROWTHS + 1):
-        for chosen in _batches(frame, left, products):
+        for chosen in _batches(frame, left, most):
             value, rim = frame.rows(chosen).log_probability()
             part = usable[chosen]
             better = np.isfinite(value) & ~(rim > error[part])
@@ -75,6 +75,12 @@ def log_probability(
             break
         frame = replace(frame, radius=GROWTH * frame.radius)
     return Inverted(found, error)
+
+
+def products(setting: SumSetting, record: Record) -> Array:
+    """How many complex products each row would take at first, (K,)."""
+    frame = Frame.of(setting, record, np.empty((0, len(setting.noises))))
+    return np.asarray(frame.counts.astype(float).prod(axis=1) * frame.seen.sum(axis=1))
 
 
 def draw(rng: np.random.Generator, setting: SumSetting, record: Record, atoms: Array) -> Array:
@@ -97,7 +103,7 @@ def draw(rng: np.random.Generator, setting: SumSetting, record: Record, atoms: A
     return drawn
 
 
-def _batches(frame: Frame, rows: Any, products: float, extra: int = 0) -> list[Any]:
+def _batches(frame: Frame, rows: Any, most: float, extra: int = 0) -> list[Any]:
     """Rows in groups of similar cost that fit into memory; rows beyond the budget are left out.
 
     A row's cost is that of the points it sees itself, whatever rows it is asked with.
@@ -106,7 +112,7 @@ def _batches(frame: Frame, rows: Any, products: float, extra: int = 0) -> list[A
     points = seen.sum(axis=1) + extra
     # Rows of unlike shape would pad each other: the outermost count sorts first.
     order = rows[np.lexsort(tuple(counts[rows, k] for k in range(frame.rank)))]
-    order = order[counts[order].astype(float).prod(axis=1) * points[order] <= products]
+    order = order[counts[order].astype(float).prod(axis=1) * points[order] <= most]
     order = order[spans[order] <= MOST_SPAN]
     batches, first = [], 0
     union = np.zeros(seen.shape[1], bool)

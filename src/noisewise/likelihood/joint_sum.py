@@ -23,7 +23,7 @@ from noisewise.likelihood import joint_inversion
 from noisewise.likelihood.integrated_noise import IntegratedNoise
 from noisewise.likelihood.model import GroupLaw, Parameters, numerical_score, scalar_supports
 from noisewise.likelihood.noise_on_sum import NoiseOnSum
-from noisewise.likelihood.normal_rows import NormalRows, cautions_at
+from noisewise.likelihood.normal_rows import SEEN, NormalRows, cautions_at
 from noisewise.likelihood.normal_sum import NormalSum
 from noisewise.likelihood.sum_setting import SumSetting
 from noisewise.likelihood.tilted_sum import FEW_RECORDS, TiltedSum
@@ -37,6 +37,7 @@ MOST_SUMS = 3  # that depend on each other
 MOST_UNKNOWNS = 2
 LARGEST_ERROR = 0.02  # of the p of the best row, beyond which a row is not resolved
 LARGEST_OWN = 0.5  # the same, of the row's own p
+PRIOR_DRAWS = 256
 VISIBLE_LATTICE = 4.0  # gaps: two lattices of whole numbers under narrower noise are summed over all frequencies
 
 
@@ -117,7 +118,7 @@ class JointSum(GroupLaw):
                 return np.full(rows, -np.inf)
             reached = self.normal_rows.best if len(self.settings) == 1 else -np.inf
             found = joint_inversion.log_probability(
-                setting, record, group.points.atoms, reached=reached - constant, products=self._products
+                setting, record, group.points.atoms, reached=reached - constant, most=self._products
             )
             impossible |= np.isnan(record.logs).any(axis=1)
             total = total + found.log_probability
@@ -142,9 +143,20 @@ class JointSum(GroupLaw):
 
     @cached_property
     def _products(self) -> float:
-        """What a row may cost: of one unknown rows are few, and one that is left out makes a step in the density."""
-        unknowns = sum(support.unknowns for support in self.population.supports.values())
-        return joint_inversion.MOST_PRODUCTS * (2 if unknowns == 1 else 1)
+        """What a row may cost. Of one unknown rows are few; but one that is left out makes a step in the density, so
+        where likely ones would be, all are."""
+        if sum(support.unknowns for support in self.population.supports.values()) > 1:
+            return joint_inversion.MOST_PRODUCTS
+        most = 2 * joint_inversion.MOST_PRODUCTS
+        drawn = self.population.sample_prior(np.random.default_rng(0), PRIOR_DRAWS)
+        with np.errstate(all="ignore"):
+            logs = self._stand_in(drawn)
+        likely = np.flatnonzero(logs > np.nanmax(logs, initial=-np.inf) - SEEN)
+        rows = {name: np.asarray(value)[likely] for name, value in drawn.items()}
+        for group, setting in zip(self.tilted.groups, self.settings, strict=True):
+            if likely.size and np.any(joint_inversion.products(setting, group.points.record(rows)) > most):
+                return 0.0
+        return most
 
     @cached_property
     def _constant(self) -> float:
