@@ -335,3 +335,22 @@ def test_what_has_no_exact_law_is_refused_in_a_sentence():
         CellsModel.of((answers, answers), Bernoulli(p=0.5), n=12)
     with pytest.raises(Unsupported, match="levels"):
         CellsModel.of((answers,), NORMAL, n=12)
+
+
+def test_parameters_that_leave_no_record_inside_the_bounds_have_no_table_and_spoil_no_other() -> None:
+    schema = nw.Schema({"x": nw.Bounded(0.02, 2.3)}, n=6, neighbours="change-one", outside="refuse")
+    plan = nw.plan(nw.Histogram("x", edges=[0.53, 0.88]), schema, guarantee=nw.PureDP(3))
+    release = nw.Release.of(plan, [4, 2, 1], dataset="made", ledger_head=None, simulated=True)
+    population = nw.Population(stats.weibull_min, c=2.0, scale=stats.gamma(2, scale=0.5))
+    model = TableModel.of((release,), population, n=6)
+    with np.errstate(over="ignore"):
+        alone = model.log_likelihood({"scale": np.array([1e-300])})
+        found = model.log_likelihood({"scale": np.array([0.5, 1e-300, 0.8])})
+    assert np.isnan(alone).all()
+    assert np.isnan(found[1])
+    assert found[[0, 2]] == pytest.approx(model.log_likelihood({"scale": np.array([0.5, 0.8])}), abs=1e-12)
+    # Records far from where their law has its mass are all at the bound next to it, however far.
+    expected = float(np.sum(release.law.log_pmf(np.array([4 - 6, 2, 1]))))
+    with np.errstate(over="ignore"):
+        near_the_bound = model.log_likelihood({"scale": np.array([1e-3, 1e-8, 1e-12, 1e-20, 1e-100])})
+    assert near_the_bound == pytest.approx(np.full(5, expected), abs=1e-9)

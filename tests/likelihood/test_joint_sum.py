@@ -337,3 +337,32 @@ def test_rows_that_fall_back_where_the_posterior_is_not_are_no_warning(monkeypat
     assert model.cautions
     assert not model.is_exact
     assert cautions_at(Product((model,)), theta) == ()
+
+
+# ---- a row is the same whatever rows it is asked with ----
+
+
+def test_rows_far_away_do_not_take_the_law_from_likely_ones() -> None:
+    """Three sums near the budget of a row: a prior's whole width asked at once, against rows one by one and records."""
+    statistic, n = nw.Mean(X, X ** (1 / 2), X**2), 41
+    given = releases(n, (0.38, 20), (statistic, nw.PureDP("4.2"), [2.77, 1.59, 14.7]), outside="refuse")
+    population = nw.LogNormal(log_mean=stats.norm(1, 0.6), log_sd=0.6)
+    model = JointSum(given, population, n=n)
+    likely = np.array([0.6, 0.85, 1.1, 1.3])
+    together = model.log_likelihood({"log_mean": np.concatenate([likely, [-2.2, -1.0, 2.4, 2.7]])})[:4]
+    apart = [float(model.log_likelihood({"log_mean": np.array([at])})[0]) for at in likely]
+    assert together == pytest.approx(apart, abs=2e-3)
+    assert not cautions_at(model, {"log_mean": likely})
+    rng, sets = np.random.default_rng(3), 40_000
+    base = rng.random((sets, n))  # shared by all rows, so that their differences are seen sharply
+    logs = []
+    for at in likely:
+        law = stats.lognorm(0.6, scale=np.exp(at))
+        low, high = law.cdf([0.38, 20])
+        logs.append(log_noise(given[0], {"x": law.ppf(low + (high - low) * base)}))
+    weights = np.exp(np.array(logs) - np.max(logs))
+    found = np.exp(together - together[1])
+    for k in (0, 2, 3):  # delta method for a ratio of two means over the same data sets
+        ratio = weights[k].mean() / weights[1].mean()
+        error = np.std(weights[k] - ratio * weights[1]) / np.sqrt(sets) / weights[1].mean()
+        assert abs(found[k] - ratio) < SIGMAS * error + 0.02 * ratio

@@ -97,3 +97,50 @@ def test_records_of_many_values_or_too_many_tables_are_left_to_other_laws() -> N
     assert WholeTables.of((release_of(nw.Mean(X, X**2), schema(5), nw.PureDP(1), [1, 2]),), normal, n=5) is None
     many = release_of(nw.Mean(S.equals("a"), S.equals("b")), schema(400), nw.PureDP(1), [0.1, 0.2])
     assert WholeTables.of((many,), LEVELS, n=400) is None
+
+
+# ---- conditions on a continuous column ----
+
+WAITS = nw.LogNormal(log_mean=1.0, log_sd=stats.halfnorm(scale=0.9))
+
+
+@pytest.mark.parametrize("outside", ["clamp", "refuse"])
+def test_overlapping_conditions_on_a_continuous_column_are_scored_by_all_sequences_of_records(outside: str) -> None:
+    """A histogram and a sum that lies across its cells: four kinds of records."""
+    wide = nw.Schema({"x": nw.Bounded(0, 20)}, n=4, neighbours="change-one", outside=outside)
+    releases = [
+        release_of(nw.Sum(X.between(0, 3)), wide, nw.PureDP(2), [1.3]),
+        release_of(nw.Histogram("x", edges=[2.1, 3.5]), wide, nw.PureDP(1), [2, -1, 4]),
+    ]
+    law = joint_likelihood(releases, WAITS)
+    assert type(law.groups[0]) is WholeTables
+    log_sd = np.array([0.3, 1.4])
+    upto = np.stack([stats.lognorm(s, scale=np.e).cdf([2.1, 3.0, 3.5, 20.0]) for s in log_sd])
+    whole = upto[:, 3:] if outside == "refuse" else np.ones((2, 1))
+    chances = np.diff(np.concatenate([np.zeros((2, 1)), upto[:, :3], whole], axis=1), axis=1) / whole
+
+    def sums(kinds: np.ndarray) -> list[list[float]]:
+        count = [float(np.sum(kinds == j)) for j in range(4)]
+        return [[count[0] + count[1]], [count[0], count[1] + count[2], count[3]]]
+
+    expected = [brute_force(releases, 4, p, sums) for p in chances]
+    assert law.log_likelihood({"log_sd": log_sd}) == pytest.approx(expected, abs=1e-9)
+
+
+def test_records_piled_up_at_a_bound_are_a_kind_of_their_own() -> None:
+    """A condition that holds at the upper bound alone counts the clamped records."""
+    narrow = nw.Schema({"x": nw.Bounded(0, 2)}, n=3, neighbours="change-one", outside="clamp")
+    releases = [
+        release_of(nw.Mean(X.between(2, 5), X.between(0, 1)), narrow, nw.GaussianDP(3), [0.5, 0.2]),
+    ]
+    law = joint_likelihood(releases, nw.Normal(mean=stats.norm(0, 1), sd=1))
+    assert type(law.groups[0]) is WholeTables
+    mean = np.array([-0.4, 2.2])
+    upto = stats.norm.cdf([[1.0], [2.0]] - mean)
+    chances = np.stack([upto[0], upto[1] - upto[0], 1 - upto[1]], axis=1)
+
+    def sums(kinds: np.ndarray) -> list[list[float]]:
+        return [[float(np.sum(kinds == 2)), float(np.sum(kinds == 0))]]
+
+    expected = [brute_force(releases, 3, p, sums) for p in chances]
+    assert law.log_likelihood({"mean": mean}) == pytest.approx(expected, abs=1e-9)

@@ -14,7 +14,7 @@ from noisewise.errors import InvalidArgument
 from noisewise.exact import root_above
 from noisewise.schema import Bounded, Levels, Schema
 from noisewise.statistics.additive import Count, Mean, Sum, TruncatedSum
-from noisewise.statistics.feature import column
+from noisewise.statistics.feature import Feature, column
 from noisewise.statistics.tables import Histogram, Marginals
 
 BOXES = [(-1, 1), (0, 250), (9, 10), (-10, -9), (-3, 0.5), (-0.25, 4)]
@@ -54,6 +54,7 @@ ROWS = {
     "sqrt|x|, clipped": [abs(x) ** 0.5, x.clip(-0.5, 0.5)],
     "inside, x": [x.between(-0.5, 0.5), x],
     "x(1-x)": [x * (1 - x)],
+    "x^2 and x - x + x/3": [x**2, x - x + x / 3],
 }
 
 
@@ -182,3 +183,10 @@ def test_roots_are_rounded_up_and_perfect_squares_are_exact(value: Fraction) -> 
     assert root * root >= value
     assert float(root) == pytest.approx(float(value) ** 0.5, rel=1e-12)
     assert root_above(value * value) == value
+
+
+@pytest.mark.parametrize("neighbours", RELATIONS)
+@pytest.mark.parametrize("feature", [x - x, 3 * (x**2 - x**2), abs(x) ** 0.5 - abs(x) ** 0.5], ids=str)
+def test_a_feature_less_itself_moves_nothing_and_is_refused(feature: Feature, neighbours: str) -> None:
+    with pytest.raises(InvalidArgument, match=r"the same for every record .* Nothing was spent"):
+        Mean(feature).sensitivity(schema_of(-3, 4, neighbours))

@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike
 from noisewise.laws.numbers import Floats, floats, from_upper_tail, log1mexp
 from noisewise.laws.protocol import AdditiveLaw, Mixing, NormalMixture, register_law
 
+FLAT = 0.03  # a cell is flat if the log-density moves by less over half of it
+
 
 @dataclass(frozen=True, slots=True)
 class GaussianSteps(AdditiveLaw):
@@ -66,12 +68,17 @@ class RoundedGaussian(GaussianSteps):
 
     def log_pmf(self, k: ArrayLike, component: int = 0) -> Floats:
         r = self._ratio(component)
-        m = np.abs(floats(k))
-        x, half = m / r, 0.5 / r
+        m, half = np.asarray(np.abs(floats(k))), 0.5 / r
         if half >= 0.5:
             return _log_wide_cell(m, r)
-        narrow = x * half < 2
-        return np.where(narrow, _log_narrow_cell(np.where(narrow, x, 0.0), half), _log_wide_cell(m, r))
+        bend = m / r * half  # what the log-density falls by over half a cell
+        is_wide, is_flat = bend >= 2, bend < (FLAT if half < FLAT else 0.0)
+        found = np.empty(m.shape)
+        found[is_wide] = _log_wide_cell(m[is_wide], r)
+        found[is_flat] = _log_flat_cell(m[is_flat] / r, half)
+        if not (is_known := is_wide | is_flat).all():
+            found[~is_known] = _log_narrow_cell(m[~is_known] / r, half)
+        return found
 
     def cdf(self, k: ArrayLike, component: int = 0) -> Floats:
         from scipy.special import ndtr
@@ -120,6 +127,13 @@ def _log_narrow_cell(x: Floats, half: float) -> Floats:
     u = half * (nodes + 1) / 2
     mean = np.cosh(np.multiply.outer(x, u)) @ (weights / 2 * np.exp(-0.5 * u * u))
     return -0.5 * x * x + np.log(mean) + math.log(2 * half) - 0.5 * math.log(2 * math.pi)
+
+
+def _log_flat_cell(x: Floats, half: float) -> Floats:
+    """The same mass by Taylor, phi(x) 2 half (1 + sum_n He_{2n}(x) half^{2n}/(2n+1)!), to (x half)^8/9! < 2e-16."""
+    a, z = half * half, np.square(x * half)
+    rest = (z - a) / 6 + (z * (z - 6 * a) + 3 * a * a) / 120 + (z * (z * (z - 15 * a) + 45 * a * a) - 15 * a**3) / 5040
+    return -0.5 * x * x + np.log1p(rest) + math.log(2 * half) - 0.5 * math.log(2 * math.pi)
 
 
 def _log_wide_cell(m: Floats, r: float) -> Floats:

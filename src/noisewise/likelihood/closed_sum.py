@@ -1,7 +1,7 @@
 """One noisy sum of waiting times or of whole numbers, exactly, at every n: the transform of a record is closed.
 
     exponential records, a feature that is straight on one stretch and constant elsewhere      `exponential_sum`
-    discrete records whose feature takes evenly spaced values                                 `lattice_sum`
+    discrete records whose feature takes evenly spaced values, of one column or of several      `lattice_sum`
 Clamping, truncation to the bounds and redaction are inside: they cut the exponential piece and make atoms. Several
 releases of the same sum of the same records multiply their noise given the sum.
 
@@ -22,6 +22,7 @@ from noisewise.likelihood.exact_sum import ExactSum
 from noisewise.likelihood.model import GroupLaw, Parameters, numerical_score, scalar_supports
 from noisewise.likelihood.normal_rows import NormalRows, cautions_at
 from noisewise.likelihood.normal_sum import NormalSum
+from noisewise.likelihood.record_points import RecordPoints
 from noisewise.likelihood.sum_features import Lattice, Line
 from noisewise.likelihood.sum_noise import SumNoise
 from noisewise.populations.cleaned import attach
@@ -29,7 +30,6 @@ from noisewise.populations.distribution import GammaLaw
 from noisewise.populations.parameters import Array, Theta, rows_of
 from noisewise.populations.population import AnyPopulation, Population
 from noisewise.release import Release
-from noisewise.schema import Bounded
 
 __all__ = ["ClosedSum"]
 
@@ -43,8 +43,7 @@ class ClosedSum(GroupLaw):
         self.releases, self.population, self.n = releases, population, n
         self.normal = NormalSum(releases, population, n=n)
         self.feature = self.normal.row[0]
-        (self.column,) = self.feature.columns()
-        self.one: Population = attach(population, releases[0].schema, (self.column,))[self.column]
+        self.points = RecordPoints.of(population, releases[0].schema, (self.feature,))
         noise = SumNoise.of(self.normal.noise, self.normal.observed)
         assert noise is not None
         self.noise = noise
@@ -57,13 +56,14 @@ class ClosedSum(GroupLaw):
         features = set(normal.row)
         if n > LARGEST_N or len(features) != 1 or len(normal.row) != len(releases):
             return None
+        schema = releases[0].schema
         names = normal.row[0].columns()
-        if len(names) != 1 or SumNoise.of(normal.noise, normal.observed) is None:
+        if not names or SumNoise.of(normal.noise, normal.observed) is None:
+            return None
+        if len(names) > 1 and RecordPoints.refusal(population, schema, normal.row[:1]) is not None:
             return None
         model = cls(releases, population, n=n)
-        if not isinstance(releases[0].schema.column(model.column), Bounded):
-            return None
-        is_closed = model._lattice if model.one.is_discrete else model._line
+        is_closed = model._lattice if model.points.is_discrete else model._line
         return model if is_closed is not None else None
 
     @property
@@ -83,9 +83,8 @@ class ClosedSum(GroupLaw):
         )
 
     def log_likelihood(self, theta: Theta) -> Array:
-        mine = self.population.theta_of(self.column, theta)
         with np.errstate(all="ignore"):
-            result = self._on_lattice(mine) if self.one.is_discrete else self._of_pieces(mine)
+            result = self._on_lattice(theta) if self.points.is_discrete else self._of_pieces(theta)
         result = np.array(np.broadcast_to(result, (rows_of(theta),)))
         lost = np.flatnonzero(np.isnan(result))
         self.normal_rows.add(result, np.zeros(result.shape, bool))
@@ -119,22 +118,33 @@ class ClosedSum(GroupLaw):
 
     @cached_property
     def _line(self) -> Line | None:
-        if not isinstance(self.one.distribution, GammaLaw) or self.one.distribution.has_shape:
+        law = self._law.distribution
+        if not isinstance(law, GammaLaw) or law.has_shape:
             return None
-        return Line.of(self.feature, self.releases[0], self.column)
+        return Line.of(self.feature, self.releases[0], self.points.column)
 
     @cached_property
     def _lattice(self) -> Lattice | None:
-        return Lattice.of(self.feature, self.releases[0], self.column)
+        return Lattice.of(self.feature, self.releases[0].schema)
+
+    @property
+    def _law(self) -> Population:
+        """The law of the one column."""
+        return attach(self.population, self.releases[0].schema, self.points.columns)[self.points.column]
 
     def _of_pieces(self, theta: Theta) -> Array:
         assert self._line is not None
-        rate = np.ravel(self.one.values(theta)["rate"])
+        rate = np.ravel(self._law.values(self.population.theta_of(self.points.column, theta))["rate"])
         return exponential_sum.log_likelihood(self.noise, n=self.n, **self._line.law(rate))
 
     def _on_lattice(self, theta: Theta) -> Array:
         assert self._lattice is not None
-        log_pmf = self._lattice.log_pmf(self.one, self.releases[0], self.column, self.feature, theta)
+        if len(self.points.columns) == 1:
+            own, column = self.population.theta_of(self.points.column, theta), self.points.column
+            log_pmf = self._lattice.log_pmf(self._law, self.releases[0], column, self.feature, own)
+        else:
+            record = self.points.record(theta)
+            log_pmf = self._lattice.gathered(record.values[0, :, 0], np.exp(record.logs))
         return lattice_sum.log_likelihood(
             self.noise, n=self.n, log_pmf=log_pmf, low=self._lattice.low, gap=self._lattice.gap
         )

@@ -28,7 +28,7 @@ from noisewise.likelihood.sum_frame import Frame
 from noisewise.likelihood.sum_setting import SumSetting
 from noisewise.populations.parameters import Array
 
-__all__ = ["Inverted", "draw", "log_probability"]
+__all__ = ["Inverted", "draw", "log_probability", "products"]
 
 GROWTH, MOST_GROWTHS = 1.4, 6
 TOLERANCE, DRAWN_TOLERANCE = 3e-4, 1e-2
@@ -45,10 +45,13 @@ class Inverted(NamedTuple):
     error: Array
 
 
-def log_probability(setting: SumSetting, record: Record, atoms: Array, *, reached: float = -np.inf) -> Inverted:
+def log_probability(
+    setting: SumSetting, record: Record, atoms: Array, *, reached: float = -np.inf, most: float = MOST_PRODUCTS
+) -> Inverted:
     """log p of K rows; atoms (A, r) are values that may hold a visible part of all records.
 
-    `reached` is a log p that some row is known to have: rows that cannot come near it are given their bound.
+    `reached` is a log p that some row is known to have: rows that cannot come near it are given their bound. Rows that
+    would take more than `most` products are left out.
     """
     rows = len(record.logs)
     found, error = np.full(rows, np.nan), np.full(rows, np.inf)
@@ -62,7 +65,7 @@ def log_probability(setting: SumSetting, record: Record, atoms: Array, *, reache
     found[usable[hopeless]], error[usable[hopeless]] = bound[hopeless], 0.0
     left = np.flatnonzero(~frame.is_lone & ~hopeless)
     for _ in range(MOST_GROWTHS + 1):
-        for chosen in _batches(frame, left):
+        for chosen in _batches(frame, left, most):
             value, rim = frame.rows(chosen).log_probability()
             part = usable[chosen]
             better = np.isfinite(value) & ~(rim > error[part])
@@ -74,6 +77,12 @@ def log_probability(setting: SumSetting, record: Record, atoms: Array, *, reache
     return Inverted(found, error)
 
 
+def products(setting: SumSetting, record: Record) -> Array:
+    """How many complex products each row would take at first, (K,)."""
+    frame = Frame.of(setting, record, np.empty((0, len(setting.noises))))
+    return np.asarray(frame.counts.astype(float).prod(axis=1) * frame.seen.sum(axis=1))
+
+
 def draw(rng: np.random.Generator, setting: SumSetting, record: Record, atoms: Array) -> Array:
     """The sums (K, r) given the release, one draw for each row; NaN where the inversion is not resolved."""
     drawn = np.full((len(record.logs), len(setting.noises)), np.nan)
@@ -83,7 +92,7 @@ def draw(rng: np.random.Generator, setting: SumSetting, record: Record, atoms: A
     frame = Frame.of(setting, record.rows(usable), atoms)
     left = np.flatnonzero(~frame.is_lone)
     for _ in range(MOST_GROWTHS + 1):
-        for chosen in _batches(frame, left, extra=GRID):
+        for chosen in _batches(frame, left, MOST_PRODUCTS, extra=GRID):
             sums, rim = draw_sums(rng, frame.rows(chosen))
             good = rim < DRAWN_TOLERANCE
             drawn[usable[chosen[good]]] = sums[good]
@@ -94,20 +103,27 @@ def draw(rng: np.random.Generator, setting: SumSetting, record: Record, atoms: A
     return drawn
 
 
-def _batches(frame: Frame, rows: Any, extra: int = 0) -> list[Any]:
-    """Rows in groups of similar cost that fit into memory; rows beyond the budget are left out."""
-    counts, spans, points = frame.counts, frame.spans, frame.record.logs.shape[1] + extra
+def _batches(frame: Frame, rows: Any, most: float, extra: int = 0) -> list[Any]:
+    """Rows in groups of similar cost that fit into memory; rows beyond the budget are left out.
+
+    A row's cost is that of the points it sees itself, whatever rows it is asked with.
+    """
+    counts, spans, seen = frame.counts, frame.spans, frame.seen
+    points = seen.sum(axis=1) + extra
     # Rows of unlike shape would pad each other: the outermost count sorts first.
     order = rows[np.lexsort(tuple(counts[rows, k] for k in range(frame.rank)))]
-    order = order[counts[order].astype(float).prod(axis=1) * points <= MOST_PRODUCTS]
+    order = order[counts[order].astype(float).prod(axis=1) * points[order] <= most]
     order = order[spans[order] <= MOST_SPAN]
     batches, first = [], 0
+    union = np.zeros(seen.shape[1], bool)
     for k in range(1, order.size + 1):
+        union |= seen[order[k - 1]]
         shape = counts[order[first:k]].max(axis=0)
-        size = (k - first) * float(np.prod(shape[1:])) * (shape[0] + points)
+        size = (k - first) * float(np.prod(shape[1:])) * (shape[0] + int(union.sum()) + extra)
         is_full = size > PER_BATCH or (k < order.size and counts[order[k], -1] > 2 * counts[order[first], -1] + 8)
         is_full = is_full or spans[order[first : k + 1]].max() * (k + 1 - first) > PER_BATCH
         if k == order.size or is_full:
             batches.append(order[first:k])
             first = k
+            union[:] = False
     return batches

@@ -16,13 +16,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noisewise.errors import InvalidArgument
 from noisewise.likelihood import joint_inversion
 from noisewise.likelihood.integrated_noise import IntegratedNoise
 from noisewise.likelihood.model import GroupLaw, Parameters, numerical_score, scalar_supports
 from noisewise.likelihood.noise_on_sum import NoiseOnSum
-from noisewise.likelihood.normal_rows import NormalRows, cautions_at
+from noisewise.likelihood.normal_rows import SEEN, NormalRows, cautions_at
 from noisewise.likelihood.normal_sum import NormalSum
 from noisewise.likelihood.sum_setting import SumSetting
 from noisewise.likelihood.tilted_sum import FEW_RECORDS, TiltedSum
@@ -35,7 +36,9 @@ __all__ = ["JointSum"]
 LARGEST_N = 1000
 MOST_SUMS = 3  # that depend on each other
 MOST_UNKNOWNS = 2
-LARGEST_ERROR = 0.02  # of p, beyond which a row is not resolved
+LARGEST_ERROR = 0.02  # of the p of the best row, beyond which a row is not resolved
+LARGEST_OWN = 0.5  # the same, of the row's own p
+PRIOR_DRAWS = 256
 VISIBLE_LATTICE = 4.0  # gaps: two lattices of whole numbers under narrower noise are summed over all frequencies
 
 
@@ -107,7 +110,7 @@ class JointSum(GroupLaw):
     def log_likelihood(self, theta: Theta) -> Array:
         rows = rows_of(theta)
         constant = self._constant
-        total, resolved = np.full(rows, constant), np.ones(rows, bool)
+        total, error = np.full(rows, constant), np.zeros(rows)
         impossible = np.zeros(rows, bool)
         for group, setting in zip(self.tilted.groups, self.settings, strict=True):
             try:
@@ -115,17 +118,46 @@ class JointSum(GroupLaw):
             except InvalidArgument:  # no theta of this batch can have left a record inside the bounds
                 return np.full(rows, -np.inf)
             reached = self.normal_rows.best if len(self.settings) == 1 else -np.inf
-            found = joint_inversion.log_probability(setting, record, group.points.atoms, reached=reached - constant)
+            found = joint_inversion.log_probability(
+                setting, record, group.points.atoms, reached=reached - constant, most=self._products
+            )
             impossible |= np.isnan(record.logs).any(axis=1)
             total = total + found.log_probability
-            resolved &= (found.error < LARGEST_ERROR) & np.isfinite(found.log_probability)
-        is_normal = ~resolved & ~impossible
+            error = np.maximum(error, np.where(np.isfinite(found.log_probability), found.error, np.inf))
+        is_normal = ~self._is_resolved(total, error) & ~impossible
         if is_normal.any():
             lost = {name: np.asarray(value)[is_normal] for name, value in theta.items()}
             total[is_normal] = self._stand_in(lost)
         total[impossible] = -np.inf if self.releases[0].schema.outside == "refuse" else np.nan
         self.normal_rows.add(total, is_normal)
         return total
+
+    def _is_resolved(self, log_p: Array, error: Array) -> NDArray[np.bool_]:
+        """Rows whose error cannot be seen: of a row far below the best one a larger part of it.
+
+        A stand-in is no better there, and where it takes over the density has a step.
+        """
+        best = np.max(log_p, where=error < LARGEST_ERROR, initial=self.normal_rows.best)
+        with np.errstate(invalid="ignore"):
+            felt = error * np.exp(np.minimum(log_p - best, 0.0))
+        return np.asarray((error < LARGEST_ERROR) | ((error < LARGEST_OWN) & (felt < LARGEST_ERROR)))
+
+    @cached_property
+    def _products(self) -> float:
+        """What a row may cost. Of one unknown rows are few; but one that is left out makes a step in the density, so
+        where likely ones would be, all are."""
+        if sum(support.unknowns for support in self.population.supports.values()) > 1:
+            return joint_inversion.MOST_PRODUCTS
+        most = 2 * joint_inversion.MOST_PRODUCTS
+        drawn = self.population.sample_prior(np.random.default_rng(0), PRIOR_DRAWS)
+        with np.errstate(all="ignore"):
+            logs = self._stand_in(drawn)
+        likely = np.flatnonzero(logs > np.nanmax(logs, initial=-np.inf) - SEEN)
+        rows = {name: np.asarray(value)[likely] for name, value in drawn.items()}
+        for group, setting in zip(self.tilted.groups, self.settings, strict=True):
+            if likely.size and np.any(joint_inversion.products(setting, group.points.record(rows)) > most):
+                return 0.0
+        return most
 
     @cached_property
     def _constant(self) -> float:

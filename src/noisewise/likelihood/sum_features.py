@@ -1,7 +1,7 @@
-"""A feature of one column as closed sums need it: one straight stretch and constants, or evenly spaced values.
+"""A feature as closed sums need it: one straight stretch and constants, or evenly spaced values.
 
     Line      value = a + b x on one stretch of the column, constant on the others: an exponential record keeps its form
-    Lattice   value = low + gap k, k = 0 .. size - 1, at the whole numbers between the bounds and at clamped ends
+    Lattice   value = low + gap k, k = 0 .. size - 1, at all values of discrete columns: whole numbers, levels, ends
 Under a clamp what lies beyond the bounds is added at the bounds' values; under "refuse" the law is divided by the mass
 between the bounds, on the log scale, so that it keeps its digits however little that is.
 """
@@ -9,16 +9,20 @@ between the bounds, on the log scale, so that it keeps its digits however little
 from __future__ import annotations
 
 import itertools
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from noisewise.likelihood.exact_sum import MOST_CONVOLVED, pieces
+from noisewise.likelihood.independent_sums import MOST_COMBINED
 from noisewise.populations.nodes import nothing_inside, record_nodes
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import Population
 from noisewise.release import Release
+from noisewise.schema import Bounded, Schema
 from noisewise.statistics.feature import Feature
 
 __all__ = ["Lattice", "Line"]
@@ -112,6 +116,27 @@ def common_steps(values: Array) -> int | None:
     return None
 
 
+def listed_records(schema: Schema, columns: Iterable[str]) -> dict[str, Array] | None:
+    """Every combination of the values of discrete columns, by column (P,): levels, the whole numbers between bounds and
+    clamped ends. None where they are too many."""
+    each = {}
+    for name in sorted(columns):
+        entry = schema.column(name)
+        if not isinstance(entry, Bounded):
+            each[name] = np.arange(len(entry), dtype=float)
+            continue
+        if entry.high - entry.low >= MOST_CONVOLVED:
+            return None
+        points = np.arange(np.ceil(entry.low), np.floor(entry.high) + 1)
+        each[name] = np.unique([entry.low, *points, entry.high]) if schema.outside == "clamp" else points
+        if not each[name].size:
+            raise nothing_inside()
+    if len(each) > 1 and math.prod(len(points) for points in each.values()) > MOST_COMBINED:
+        return None
+    grids = np.meshgrid(*each.values(), indexing="ij")
+    return {name: grid.ravel() for name, grid in zip(each, grids, strict=True)}
+
+
 @dataclass(frozen=True, slots=True)
 class Lattice:
     """Values low + gap k, k = 0 .. size - 1."""
@@ -121,17 +146,13 @@ class Lattice:
     size: int
 
     @classmethod
-    def of(cls, feature: Feature, release: Release, column: str) -> Lattice | None:
-        """None where the whole numbers between the bounds, and clamped ends, give no values on a lattice."""
-        entry = release.schema.bounded(column)
-        if entry.high - entry.low >= MOST_CONVOLVED:
+    def of(cls, feature: Feature, schema: Schema) -> Lattice | None:
+        """None where the values of its discrete columns give a feature no values on a lattice."""
+        records = listed_records(schema, feature.columns())
+        if records is None:
             return None
-        points = np.arange(np.ceil(entry.low), np.floor(entry.high) + 1)
-        if release.schema.outside == "clamp":
-            points = np.unique([entry.low, *points, entry.high])
-        if not points.size:
-            raise nothing_inside()
-        values = np.unique(np.broadcast_to(feature.value({column: points}, release.schema), points.shape))
+        shape = np.shape(next(iter(records.values())))
+        values = np.unique(np.broadcast_to(feature.value(records, schema), shape))
         steps = common_steps(values)
         if steps is None or steps >= MOST_CONVOLVED:
             return None
@@ -141,12 +162,17 @@ class Lattice:
         """log P(value = low + gap k), (K, size)."""
         nodes: Any = record_nodes(one, release.schema, column, theta, ())
         values = np.broadcast_to(feature.value({column: nodes.x[:1]}, release.schema), nodes.x[:1].shape)
-        place = np.rint((values[0] - self.low) / self.gap).astype(int)
-        pmf = np.zeros((len(nodes.weight), self.size))
+        return self.gathered(values[0], nodes.weight)
+
+    def gathered(self, values: Array, weights: Array) -> Array:
+        """log P(value = low + gap k), (K, size), of values (M,) with weights (K, M)."""
+        place = np.rint((values - self.low) / self.gap).astype(int)
+        pmf = np.zeros((len(weights), self.size))
         if np.all(np.diff(place) > 0):
-            pmf[:, place] = nodes.weight
+            pmf[:, place] = weights
         else:
-            for where, weight in zip(place, nodes.weight.T, strict=True):
-                pmf[:, where] += weight
+            order = np.argsort(place, kind="stable")
+            first = np.flatnonzero(np.diff(place[order], prepend=-1))
+            pmf[:, place[order][first]] = np.add.reduceat(weights[:, order], first, axis=1)
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(pmf))

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noisewise.likelihood.noise_on_sum import NoiseOnSum, Window
 from noisewise.likelihood.record_tilt import Record, Tilted, best_tilt
@@ -111,6 +112,11 @@ class Frame:
     @property
     def rank(self) -> int:
         return len(self.windows)
+
+    @property
+    def seen(self) -> NDArray[np.bool_]:
+        """The points whose records add something, (K, M)."""
+        return np.asarray(self.tilted.weights > UNSEEN_POINT / self.setting.n)
 
     @property
     def pivots(self) -> tuple[Array, Array]:
@@ -239,7 +245,7 @@ class Frame:
 
     def powers(self, axes: list[Axis], index: list[Any]) -> Any:
         """phi^n about the centre, less what is taken out, at every frequency: (K, N, J), or (K, N) for one sum."""
-        seen = np.flatnonzero(self.tilted.weights.max(axis=0) > UNSEEN_POINT / self.setting.n)
+        seen = np.flatnonzero(self.seen.any(axis=0))
         offsets = self.record.values[:, seen] - self.tilted.mean[:, None, :]
         weights = self.tilted.weights[:, seen]
         is_inner = self.rank > 1

@@ -282,5 +282,7 @@ def _drawn_offsets(weights: Floats, before: Floats, owner: Ints, place: Ints, u:
 
 
 def _circle(terms: _Terms) -> int:
-    needed = max(24 * float(np.max(terms.sd)) + 100, 2 * terms.weights.shape[-1])
+    """The size of a circle that holds every row; one without a law (no record can be inside the bounds) needs none."""
+    widest = float(np.max(terms.sd, where=np.isfinite(terms.sd), initial=0.0))
+    needed = max(24 * widest + 100, 2 * terms.weights.shape[-1])
     return int(next_fast_len(int(np.ceil(needed)), real=True))

@@ -38,7 +38,7 @@ SEEN_LATTICE = 1.5  # gaps: noise wider than this hides the lattice of an indica
 
 @dataclass(frozen=True, eq=False)
 class _Group:
-    """The independent sums of one column: their places among all sums, their record, and the pull of their noise."""
+    """Sums that depend on each other: their places among all sums, their record, and the pull of their noise."""
 
     sums: Any
     points: RecordPoints
@@ -79,10 +79,9 @@ class TiltedSum(GroupLaw):
             if sums.size == 0:
                 continue
             features = tuple(model.row[model.ties.basis[k]] for k in sums)
-            (column,) = frozenset().union(*(feature.columns() for feature in features))
             place, scale, kind = zip(*(NoiseOnSum.of(model, int(k), None).pull for k in sums), strict=True)
             pull = Pull(np.array(place), np.array(scale), np.array(kind))
-            found.append(_Group(sums, RecordPoints(self.population, schema, column, features), pull))
+            found.append(_Group(sums, RecordPoints.of(self.population, schema, features), pull))
         return tuple(found)
 
     @property

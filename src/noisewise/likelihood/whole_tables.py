@@ -1,11 +1,12 @@
 """Any sums of records that take few values: every table of how many take which is summed over.
 
-A record of m kinds (the levels of a column, or values that no released feature tells apart) makes n records a table
-s = (s_1 .. s_m), and every sum, mean, count or histogram of them is a linear function of it. So whatever was released,
+A record of m kinds (the levels of a column, values that no released feature tells apart, or the stretches of a
+continuous column between the ends of all conditions) makes n records a table s = (s_1 .. s_m), and every sum, mean,
+count or histogram of them is a linear function of it. So whatever was released,
     p(y | theta) = sum_s n!/(s_1! .. s_m!) prod_i p_i(theta)^{s_i} prod_j noise_j(y_j - sum_i s_i f_j(i)),
 and the part that theta does not change is made once. There are C(n + m - 1, m - 1) tables: 5151 of 100 records of three
 levels. It serves where releases of one table are tied to each other, as a histogram and a count of one of its cells,
-and where whole numbers show through narrow noise; promise: p to rounding.
+where conditions overlap, and where whole numbers show through narrow noise; promise: p to rounding.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from scipy.special import gammaln
 
 from noisewise.laws import Form
 from noisewise.likelihood.bank import log_noise_at
-from noisewise.likelihood.independent_sums import possible_records
 from noisewise.likelihood.model import GroupLaw, numerical_score, scalar_supports
 from noisewise.likelihood.normal_sum import row_of
 from noisewise.likelihood.record_points import RecordPoints
@@ -38,7 +38,7 @@ NEVER = -1e6  # the logarithm of a chance of zero, times a count of none
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WholeTables(GroupLaw):
-    """Additive releases of the same n records of one column, each of few kinds."""
+    """Additive releases of the same n records, each of few kinds."""
 
     releases: tuple[Release, ...]
     population: AnyPopulation
@@ -55,14 +55,17 @@ class WholeTables(GroupLaw):
         """None where records are of too many kinds, or the tables too many."""
         schema = releases[0].schema
         row = tuple(feature for release in releases for feature in row_of(release))
-        columns = frozenset[str]().union(*(feature.columns() for feature in row))
-        if len(columns) != 1 or RecordPoints.refusal(population, schema, row) is not None:
+        if RecordPoints.refusal(population, schema, row) is not None:
             return None
-        (column,) = columns
-        points = RecordPoints(population, schema, column, row)
-        if not points.is_discrete or not all(release.law.form is Form.NUMBER for release in releases):
+        points = RecordPoints.of(population, schema, row)
+        if not all(release.law.form is Form.NUMBER for release in releases):
             return None
-        kinds = np.unique(points.values(possible_records(row, schema, population)[column]), axis=0)
+        if points.is_discrete:
+            kinds = np.unique(points.values(points.places), axis=0)
+        elif points.stretches is not None:
+            kinds = np.unique(points.stretches.values, axis=0)
+        else:
+            return None
         m = len(kinds)
         if not 2 <= m <= MOST_KINDS or math.comb(n + m - 1, m - 1) > MOST_TABLES:
             return None
@@ -79,11 +82,14 @@ class WholeTables(GroupLaw):
 
     def probabilities(self, theta: Theta) -> Array:
         """The chance of each kind, (K, m)."""
-        record = self.points.record(theta)
-        weights = np.exp(record.logs)
+        if self.points.stretches is not None:
+            weights, values = self.points.stretch_chances(theta), self.points.stretches.values[None]
+        else:
+            record = self.points.record(theta)
+            weights, values = np.exp(record.logs), record.values
         found = np.empty((rows_of(theta), len(self.kinds)))
         for i, kind in enumerate(self.kinds):
-            found[:, i] = np.sum(weights * np.isclose(record.values, kind, rtol=1e-9, atol=1e-12).all(axis=2), axis=1)
+            found[:, i] = np.sum(weights * np.isclose(values, kind, rtol=1e-9, atol=1e-12).all(axis=2), axis=1)
         return found
 
     def log_likelihood(self, theta: Theta) -> Array:

@@ -315,10 +315,11 @@ def _truncated(x: Array, width: Array, log_density: Array) -> Nodes:
 
     A row under which no record can be inside has no such law: its weights are NaN.
     """
-    largest = np.where(width > 0, log_density, -np.inf).max(axis=1, keepdims=True, initial=-np.inf)
+    seen = np.where(width > 0, log_density, -np.inf)  # between edges that meet a steep density may be any height
+    largest = seen.max(axis=1, keepdims=True, initial=-np.inf)
     possible = np.isfinite(largest)
     with np.errstate(under="ignore"):
-        inside = width * np.exp(log_density - np.where(possible, largest, 0.0))
+        inside = width * np.exp(seen - np.where(possible, largest, 0.0))
     total = np.where(possible, inside.sum(axis=1, keepdims=True), np.nan)
     return Nodes(x, inside / total)
 

@@ -58,6 +58,9 @@ class EnclosureAlgebra:
         return _rounded(a.low + b.low, a.high + b.high, a.error + b.error)
 
     def subtract(self, a: Enclosure, b: Enclosure) -> Enclosure:
+        if a is b:  # a part of a feature less itself: nothing, though its range less its range would be an interval
+            nothing = np.zeros_like(a.low)
+            return _rounded(nothing, nothing, a.error + b.error)
         return _rounded(a.low - b.high, a.high - b.low, a.error + b.error)
 
     def multiply(self, a: Enclosure, b: Enclosure) -> Enclosure:

@@ -99,8 +99,7 @@ def group_weights(features: Sequence[Feature], by: tuple[str, ...], schema: Sche
     for feature, (low, high, _) in zip(features, feature_ranges(features, schema), strict=True):
         size = Fraction(max(abs(low), abs(high)))
         if size <= 0:
-            raise InvalidArgument(f"The feature {feature!s:.200} is 0 for every record; leave it out.",
-                                  argument="features")  # fmt: skip
+            raise InvalidArgument(f"The feature {feature!s:.200} is 0 for every record.", argument="features")
         own.append(1 / size)
     return tuple(own) * group_cells(by, schema).size
 
