@@ -78,9 +78,8 @@ def test_it_reads_the_columns_it_names_and_no_other(statistic: Statistic) -> Non
     assert set(named) <= set(COLUMNS)
     before = statistic.value({name: columns(data)[name] for name in named}, PUBLIC)  # needs no other column
     for name in named:
-        others = drawn()
-        changed = {**columns(data), name: columns(others)[name]}
-        assert not np.array_equal(before, statistic.value(changed, PUBLIC)), name
+        others = [{**columns(data), name: columns(drawn())[name]} for _ in range(30)]  # a count may come out the same
+        assert any(not np.array_equal(before, statistic.value(changed, PUBLIC)) for changed in others), name
 
 
 def test_a_plan_is_what_settling_gives_and_settling_again_shows_that_it_was_altered(statistic: Statistic) -> None:
