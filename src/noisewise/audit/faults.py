@@ -33,8 +33,8 @@ from noisewise.privacy.divergence import guarantee_beside
 from noisewise.privacy.guarantee import KINDS, ApproxDP, GaussianDP, PureDP
 from noisewise.query import Query
 from noisewise.release import Release
-from noisewise.schema import Bounded, Schema
-from noisewise.statistics import Histogram, Marginals, Mean, Median, Moments, Records, Sum
+from noisewise.schema import Bounded, Levels, Schema
+from noisewise.statistics import Count, Histogram, Marginals, Mean, Median, Moments, Records, Sum
 
 Passed = list[bool]
 
@@ -305,6 +305,37 @@ def _uncapped_respondent(planted: bool) -> Passed:
     return passed
 
 
+def _regions() -> Schema:
+    return Schema({"x": Bounded(0, 1), "g": Levels(["a", "b", "c", "d"])}, n=3, neighbours="change-one")
+
+
+def _one_groups_sensitivity(planted: bool) -> Passed:
+    """Evaluated neighbours: a changed record leaves one group and enters another, and noise has to hide both."""
+    from noisewise.holder.table import Table
+
+    passed = []
+    for statistic in (Sum(x, by="g"), Mean(x, by="g"), Count(by="g")):
+        made = plan(statistic, _regions(), guarantee=PureDP(1))
+        tables = [Table.read({"x": [1.0, 1.0, 1.0], "g": [own, "c", "d"]}, made.schema) for own in ("a", "b")]
+        drawn = replace(made, law=made.law.smaller(Fraction(1, 2))) if planted else made
+        passed.append(exact_loss(drawn, steps=evaluated_move(made, *tables)).holds)
+    return passed
+
+
+def _empty_groups_left_out(planted: bool) -> Passed:
+    """Form of neighbours: a group of nobody and a group of one have the same number of components."""
+    from noisewise.holder import evaluate
+    from noisewise.holder.table import Table
+
+    def components(groups: list[str]) -> int:
+        made = plan(Mean(x, by="g"), _regions(), guarantee=PureDP(1))
+        values = evaluate.lattice_values(Table.read({"x": [0.5, 0.5, 0.5], "g": groups}, made.schema), made)
+        pairs = [values[k : k + 2] for k in range(0, len(values), 2)]
+        return len([pair for pair in pairs if not planted or pair[0] != 0])
+
+    return [components(["a", "b", "b"]) == components(["b", "b", "b"])]
+
+
 FAULTS: dict[str, Fault] = {
     fault.name: fault
     for fault in (
@@ -322,6 +353,8 @@ FAULTS: dict[str, Fault] = {
         Fault("smooth scale written into the release", "canary", _smooth_scale_published),
         Fault("intercept left out of the joint-ball sensitivity", "exact divergence", _intercept_left_out),
         Fault("half the sensitivity of a tied table", "exact divergence", _tied_record_halved),
+        Fault("one group's sensitivity under change-one", "evaluated neighbours", _one_groups_sensitivity),
+        Fault("empty groups left out", "form of neighbours", _empty_groups_left_out),
         Fault("uncapped respondent", "answers of one person", _uncapped_respondent),
     )
 }
