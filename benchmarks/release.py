@@ -25,6 +25,7 @@ from typing import Any
 
 LOW, HIGH = 0.0, 250.0
 FEATURES = 14
+REGIONS = ["north", "south", "east", "west"]
 ROUNDS = 7
 FULL = 10**7
 CARE = {"full": "same cleaning", "values": "values clamped only", "none": "no cleaning"}
@@ -67,6 +68,7 @@ def write_records(folder: Path, rows: int) -> None:
     for name, columns, count, order in (
         ("tall", x, rows, ""),
         ("shuffled", x, rows, f"ORDER BY {uniform.format(k=99)}"),
+        ("regions", f"{x}, ({REGIONS!r})[1 + i % 4] AS region", rows, ""),
         ("wide", wide, max(1, rows // 100), ""),
     ):
         connection.execute(
@@ -127,6 +129,37 @@ def part_sums(folder: Path, rows: int) -> Iterator[Row]:
     for care, words in CARE.items():
         yield ratio_row("sums of x and x**2", times["ours"], f"SQL by hand, {words}", times[care], aim)
     yield ratio_row("sums of x and x**2", times["ours"], "SELECT sum(x)", times["plain"], None)
+
+
+def part_groups(folder: Path, rows: int) -> Iterator[Row]:
+    """Mean(x, by="region"): one scan, beside hand-written GROUP BY with the same cleaning."""
+    import duckdb
+
+    import noisewise as nw
+    from noisewise.holder.evaluate import lattice_values
+
+    file = folder / "regions.parquet"
+    schema = nw.Schema({"x": nw.Bounded(LOW, HIGH), "region": nw.Levels(REGIONS)}, n=rows, neighbours="change-one")
+    plan = nw.plan(nw.Mean(nw.column("x"), by="region"), schema, guarantee=nw.PureDP(1))
+    table, hand = nw.Table.read(file, schema), duckdb.connect()
+    step, low, high = plan.lattice.step[1], plan.lattice.low[1], plan.lattice.high[1]
+    codes = " ".join(f"WHEN '{name}' THEN {k}" for k, name in enumerate(REGIONS))
+    cleaned = (
+        f"SELECT CASE WHEN x IS NULL OR isnan(x) OR x < {LOW}::DOUBLE THEN {LOW}::DOUBLE "
+        f"WHEN x > {HIGH}::DOUBLE THEN {HIGH}::DOUBLE ELSE x END AS x, CASE region {codes} END AS region FROM '{file}'"
+    )
+    rounded = f"CAST(floor(x * {1 / step!r}::DOUBLE + 0.5::DOUBLE) AS BIGINT)"
+    clamped = f"CASE WHEN {rounded} < {low} THEN {low} WHEN {rounded} > {high} THEN {high} ELSE {rounded} END"
+    query = f"SELECT region, count(*), sum({clamped}) FROM ({cleaned}) GROUP BY region ORDER BY region"
+    times = best_in_turns({"ours": lambda: lattice_values(table, plan), "hand": partial(run_query, hand, query)})
+    ours = lattice_values(table, plan)
+    theirs = [
+        value for _, count, total in run_query(hand, query) for value in (int(count / plan.lattice.step[0]), total)
+    ]
+    is_same = list(ours) == [int(value) for value in theirs]
+    aim = 1.5 if rows >= FULL else None
+    yield ratio_row("means of x by region", times["ours"], "GROUP BY by hand, same cleaning", times["hand"], aim)
+    yield "means by region, bit by bit", "ours", "by hand", "identical" if is_same else "DIFFERENT"
 
 
 def part_identical(folder: Path, rows: int) -> Iterator[Row]:
@@ -241,6 +274,7 @@ def part_start(_folder: Path, _rows: int) -> Iterator[Row]:
 
 PARTS: dict[str, Callable[[Path, int], Iterator[Row]]] = {
     "sums": part_sums,
+    "groups": part_groups,
     "identical": part_identical,
     "release": part_release,
     "median": part_median,
