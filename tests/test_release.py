@@ -88,7 +88,8 @@ def golden_files() -> list[Path]:
 
 
 def test_there_is_a_golden_file_for_every_example() -> None:
-    assert {path.stem.removeprefix("release-1-") for path in golden_files()} == set(EXAMPLES)
+    of_format_1 = {name for name, release in EXAMPLES.items() if release.format == "noisewise-release/1"}
+    assert {path.stem.removeprefix("release-1-") for path in golden_files()} == of_format_1
 
 
 @pytest.mark.parametrize("path", golden_files(), ids=lambda path: path.stem)

@@ -59,6 +59,9 @@ EXAMPLES: dict[str, nw.Release] = {
     "records-laplace": release_of(planned(nw.Records(x)), [-5, 0, 0, 7, 8, 2**40]),
     "records-cells": release_of(planned(nw.Records(x, cells=[0, "0.5"])), [1, 2, 3]),
     "records-levels": release_of(planned(nw.Records("h")), [6, 0, 0]),
+    "mean-by": release_of(planned(nw.Mean(x, y, by=["g", "h"]), PRIVATE)),
+    "sum-by": release_of(planned(nw.Sum(y, by="g"), guarantee=nw.GaussianDP(1))),
+    "count-by": release_of(planned(nw.Count(x.between(0, 3), by="h")), [-3, 12, 0]),
     "simulated": release_of(planned(nw.Mean(x)), simulated=True, ledger_head=None),
 }
 
