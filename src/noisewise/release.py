@@ -134,7 +134,7 @@ class Release:
 
     @property
     def format(self) -> str:
-        """The format of its file: 2 where a unit or a feature is one that readers of format 1 do not know."""
+        """The format of its file: 2 where a unit, a feature or a group is one that readers of format 1 do not know."""
         is_new = bool(self.schema.units) or is_new_in_format_2(self.statistic)
         return FORMAT_2 if is_new else FORMAT
 

@@ -280,3 +280,19 @@ def test_a_check_never_overwrites_the_records_or_the_spec(home: Path, run: Run) 
             assert run("check", "x.toml", "--data", "x.csv", option, name)[0] == 2
     assert run("check", "x.toml", "--data", "none.csv")[0] == 2
     assert {path.name: path.read_bytes() for path in home.iterdir()} == before
+
+
+def test_no_table_or_picture_overwrites_a_ledger_a_spec_or_a_release(home: Path, run: Run) -> None:
+    outliers(100, 0)
+    spec(100, "x = { bounds = [0, 10] }", "mean(x)")
+    assert run("release", "x.toml", "--data", "x.csv", "--ledger", "x.ledger", "--out", "x.json")[0] == 0
+    before = {path.name: path.read_bytes() for path in home.iterdir()}
+    for name in ("x.toml", "x.ledger", "x.csv", "x.json"):
+        for command in (("precision", "x.toml"), ("check", "x.toml", "--data", "x.csv")):
+            code, out, err = run(*command, "--json", name)
+            assert code == 2
+            assert "would overwrite" in " ".join((out + err).split())
+    code, out, err = run("check", "x.toml", "--data", "x.csv", "--json", "both", "--html", "both")
+    assert code == 2
+    assert "same file" in " ".join((out + err).split())
+    assert {path.name: path.read_bytes() for path in home.iterdir()} == before

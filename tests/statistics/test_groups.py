@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from fractions import Fraction
 
@@ -156,3 +157,24 @@ def test_the_noise_of_a_groups_mean_is_that_of_a_ratio(rng):
     expected = np.std(noisy[1] / noisy[0])
     stated = math.hypot(law.sd[1], total / count * law.sd[0]) / count
     assert stated == pytest.approx(expected, rel=0.05)
+
+
+def test_a_group_of_one_person_is_not_shown_by_a_check_of_the_records():
+    own = nw.Schema({"x": nw.Bounded(0, 250), "g": nw.Levels(["north", "south"])}, n=41, neighbours="change-one")
+    data = pd.DataFrame({"x": [37.123456, *[50.0] * 39, 999.0], "g": ["north", *["south"] * 40]})
+    by_group = nw.plan(nw.Mean(x, by="g"), own, guarantee=nw.PureDP(1))
+    by_hand = nw.plan(nw.Sum(x * nw.column("g").equals("north")), own, guarantee=nw.PureDP(1))
+    found = nw.Table.check(data, own, plans=[by_group, by_hand])
+    for told in (str(found), json.dumps(found.to_dict()), found.to_html()):
+        assert "37.12" not in told
+    assert "fewer than 20 rows" in str(found)
+
+
+def test_level_names_with_colons_do_not_break_the_table(tmp_path):
+    own = nw.Schema({"x": nw.Bounded(0, 1), "g": nw.Levels(["a: b", "c"])}, n=400, neighbours="change-one")
+    made = nw.plan(nw.Mean(x, by="g"), own, guarantee=nw.PureDP(5))
+    ledger = nw.Ledger.open(tmp_path / "ledger", limit=nw.PureDP(5))
+    data = pd.DataFrame({"x": 0.5, "g": ["a: b"] * 200 + ["c"] * 200})
+    shown = describe_release(nw.make_release(nw.Table.read(data, own), made, ledger=ledger))
+    assert "mean(x)" in shown
+    assert "b: count" not in shown

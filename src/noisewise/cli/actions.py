@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json as json_format
 from collections.abc import Sequence
 from pathlib import Path
@@ -39,12 +40,26 @@ def cell(text: object) -> Text:
     return Text(printable(text))
 
 
-def check_outputs(*, json: Path | None = None, plot: Path | None = None) -> None:
+def check_outputs(*, json: Path | None = None, plot: Path | None = None, html: Path | None = None) -> None:
     """Whether what was asked for can be written: known before anything is read, paid or computed."""
-    if json is not None:
-        checked_place(json, "--json")
-    if plot is not None:
-        checked_plot(plot, "--plot")
+    given = {name: place for name, place in (("--json", json), ("--plot", plot), ("--html", html)) if place is not None}
+    if len({place.resolve() for place in given.values()}) < len(given):
+        raise InvalidSpec(f"{' and '.join(given)} name the same file. Give each its own.", where="options")
+    for name, place in given.items():
+        refuse_to_replace(place, name)
+        (checked_plot if name == "--plot" else checked_place)(place, name)
+
+
+def refuse_to_replace(place: Path, option: str) -> None:
+    """A ledger, a spec or a release that is there already is never overwritten by a table or a picture."""
+    with contextlib.suppress(OSError):
+        kind = kinds.kind_of(place) if place.is_file() else None
+        if kind is not None and kind in (kinds.LEDGER, kinds.SPEC, kinds.RELEASE, kinds.RECORDS):
+            raise InvalidSpec(
+                f"{option} would overwrite {printable(place)}, which is {kind.name}. Give another name. Nothing was "
+                "written.",
+                where=option,
+            )
 
 
 def check_release_options(spec: Path, data: Path | None, ledger: Path | None, out: Path | None) -> None:

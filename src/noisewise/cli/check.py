@@ -7,11 +7,10 @@ import os
 import tempfile
 from pathlib import Path
 
-from noisewise.cli.actions import console
+from noisewise.cli.actions import check_outputs, console
 from noisewise.cli.desk import said_in_toml
 from noisewise.cli.spec import Spec
 from noisewise.errors import InvalidSpec, NoisewiseError
-from noisewise.files import checked_place
 from noisewise.printable import printable
 
 
@@ -20,10 +19,9 @@ def check_records(spec: Path, data: Path, *, json: Path | None, html: Path | Non
     from noisewise.holder.table import Table
 
     for place, option in ((json, "--json"), (html, "--html")):
-        if place is not None:
-            if place.resolve() in {spec.resolve(), data.resolve()}:
-                raise InvalidSpec(f"{option} would overwrite the spec or the records. Give another name.", where=option)
-            checked_place(place, option)
+        if place is not None and place.resolve() in {spec.resolve(), data.resolve()}:
+            raise InvalidSpec(f"{option} would overwrite the spec or the records. Give another name.", where=option)
+    check_outputs(json=json, html=html)
     read = Spec.read(spec)
     schema, plans, options = read.schema(), read.plans() if "release" in read.sections else (), read.data()
     with console.status("Looking at the records..."), said_in_toml():

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from noisewise.holder.check import Code, ColumnCheck, RecordCheck, StatisticCheck
     from noisewise.holder.clamp_effects import Effect
 
+FEWEST = 20  # rows behind anything that is shown
 PRIVATE = "For the holder's eyes only: these counts are exact, not private. Not for publication."
 CHOSEN = (
     "Bounds, codes or levels changed because of what this shows are chosen from the records, and no guarantee covers "
     "that choice. Take them from the data's public description, or buy them with a Quantile of a disjoint part."
 )
-FEWEST = 20  # rows behind anything that is shown
 HEADER = ("column", "missing", "unparsable", "below", "above", "not declared")
 WHERE = {
     "below": "below the bounds",
@@ -145,7 +145,7 @@ def _ways(column: ColumnCheck, *, in_toml: bool) -> list[str]:
         ways.append(f"{name}: {column.hint.reason}; {column.hint.toml if in_toml else column.hint.python}.")
     if (column.missing or codes) and column.fill is None:
         filled = f"missing = {{ {name} = VALUE }} under [schema]" if in_toml else f"missing={{{name!r}: value}}"
-        ways.append(f"{name}: missing values need a public value in their place ({filled}), or their rows left out.")
+        ways.append(f"{name}: missing values need a public value in their place ({filled}).")
     if column.undeclared:
         said = f"recode = {{ {name} = {{ OLD = NEW }} }} under [data]"
         if not in_toml:

@@ -14,18 +14,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from noisewise.errors import Unregistered
 from noisewise.holder.algebra import IbisAlgebra
+from noisewise.holder.check_text import FEWEST
 from noisewise.holder.expressions import double, indicator
 from noisewise.planning import Plan
 from noisewise.schema import Schema
 from noisewise.statistics import Histogram, Marginals, Moments, Records, SmallestEigenvalue
 from noisewise.statistics.additive import FeatureSums
 from noisewise.statistics.feature import Feature
+from noisewise.statistics.grouped import GroupedSums
 from noisewise.statistics.order import OrderStatistic
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
     import pyarrow as pa
 
+FEW = f"fewer than {FEWEST} rows inside the bounds enter it, so it is not shown"
 MEAN, TOTAL = "by the rows inside the bounds alone", "if all rows were like those inside the bounds"
 
 
@@ -71,6 +74,17 @@ class Sides:
         (seen,) = self.ask(self.rows.aggregate(**totals)).to_pylist()
         return [(float(seen[f"a{k}"] or 0), float(seen[f"b{k}"] or 0)) for k in range(len(values))]
 
+    def entering(self, values: Sequence[ir.Value]) -> list[int]:
+        """How many rows inside the bounds give a value something to add: a few of them would be told one by one."""
+        import ibis
+
+        enters = {
+            f"c{k}": ibis.cases((self.inside & (value != double(0.0)), 1), else_=0).sum()
+            for k, value in enumerate(values)
+        }
+        (seen,) = self.ask(self.rows.aggregate(**enters)).to_pylist()
+        return [int(seen[f"c{k}"] or 0) for k in range(len(values))]
+
     def values(self, features: Sequence[Feature]) -> list[ir.Value]:
         algebra, memory = IbisAlgebra(self.rows, self.schema, self.engine), dict[Feature, object]()
         return [feature.fold(algebra, memory) for feature in features]
@@ -111,12 +125,23 @@ def _(statistic: FeatureSums, schema: Schema) -> Look:
     def effects(sides: Sides) -> list[Effect]:
         is_mean = sides.plan.divisor > 1
         unit, whole = (1, sides.taken) if is_mean else (sides.taken, 1)
-        return [
+        values = sides.values(row)
+        told = [
             Effect(label, every / whole, part / sides.n_inside * unit, MEAN if is_mean else TOTAL)
-            for label, (every, part) in zip(sides.labels, sides.sums(sides.values(row)), strict=True)
+            for label, (every, part) in zip(sides.labels, sides.sums(values), strict=True)
+        ]
+        return [
+            one if least >= FEWEST else Effect(one.label, None, None, FEW)
+            for one, least in zip(told, sides.entering(values), strict=True)
         ]
 
     return Look(_read(row), effects)
+
+
+@look_at.register
+def _(statistic: GroupedSums, _schema: Schema) -> Look:
+    """Only rows are counted: a group may be one person's."""
+    return Look(statistic.columns())
 
 
 @look_at.register

@@ -128,13 +128,12 @@ def kinds(parsed: ir.Table, name: str, schema: Schema) -> list[Kind]:
             Kind("below", (value < low) & finite, f"{wider}'clamp'", f'{wider} "clamp"'),
             Kind("above", (value > high) & finite, f"{wider}'clamp'", f'{wider} "clamp"'),
         ]
-    leave = "or leave those rows out"
     found.append(
         Kind(
             "missing",
             absent,
-            f"declare missing={{{name!r}: value}}, {leave}",
-            f"declare missing = {{ {name} = VALUE }} under [schema], {leave}",
+            f"declare missing={{{name!r}: value}}",
+            f"declare missing = {{ {name} = VALUE }} under [schema]",
         )
     )
     return found

@@ -3,7 +3,7 @@
 Someone who knows everything but one person's record wants to tell from a release which of two things is so (the record
 is this or that; the person is among the records or not). Two ways to say how far they get:
 
-    odds      under PureDP(epsilon) a release multiplies or divides the odds of any suspicion by at most e^epsilon
+    odds      under PureDP(epsilon) a release multiplies or divides their odds by at most e^epsilon
     test      a test with false positives in a share alpha of the cases has true positives in at most T(alpha)
               (Wasserman & Zhou 2010; Kairouz, Oh & Viswanath 2015; Dong, Roth & Su 2022)
 
@@ -40,7 +40,7 @@ ORDERS = 4000
 
 
 def largest_odds(guarantee: Guarantee) -> float | None:
-    """e^epsilon, by which a release multiplies the odds of a suspicion at most; None where no such number exists."""
+    """e^epsilon, by which a release multiplies the odds of who knows all other records; None where nothing does."""
     return math.exp(min(700.0, float(guarantee.parts[0]))) if guarantee.kind == "pure-dp" else None
 
 
@@ -63,13 +63,14 @@ def meaning(guarantee: Guarantee, neighbours: str) -> str:
     if odds is not None:
         half, rare = (_percent(p * odds / (1 - p + p * odds)) for p in (0.5, 0.01))
         lines.append(
-            f"Whatever anyone knew or suspected before, a release at {guarantee} makes it at most {_times(odds)} as "
+            f"For someone who knows all other records, a release at {guarantee} makes it at most {_times(odds)} as "
             f"likely, in odds, or that much less likely, that {so}. A suspicion of 50 % becomes at most {half}, one of "
             f"1 % at most {rare}."
         )
     lines.append(
         f"Someone who knows all other records and tries to tell from a release at {guarantee} {question}, with false "
-        f"alarms in 5 % of the cases, finds out in at most {power} of the cases in which it is so (by guessing: 5 %)."
+        f"alarms in 5 % of the cases, finds out in at most {power} of the cases in which it is so (by guessing: 5 %). "
+        "What the records of all the others tell about one person, such as that everybody has it, is not hidden."
     )
     if guarantee.kind == "approx-dp":
         lines.append(f"With probability up to delta = {float(guarantee.parts[1]):g} the release may tell more.")

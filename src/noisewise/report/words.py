@@ -58,7 +58,7 @@ def group_lines(release: Release) -> list[str]:
     """A table by group; beside counts also each group's mean, with the standard deviation that noise gives it."""
     groups, estimate, spread = release.statistic.groups(release.schema), release.estimate, additive_law(release.law).sd
     size = len(release.value) // len(groups)
-    names = [printable(label).split(": ", 1)[1] for label in release.labels[:size]]
+    names = [printable(label.removeprefix(f"{groups[0]}: ")) for label in release.labels[:size]]
     has_mean = size > 1 and names[0] == "count"
     heads = [name.replace("sum(", "mean(", 1) for name in names[1:]] if has_mean else []
     rows = [["", *names, *heads]]

@@ -99,7 +99,7 @@ class Mean(FeatureSums):
         """With `by=` the statistic of each group: see `grouped.py`."""
         return by_group("mean-by", features, by) if by is not None else object.__new__(cls)
 
-    def __init__(self, *features: object, by: None = None) -> None:
+    def __init__(self, *features: object, by: object = None) -> None:
         object.__setattr__(self, "features", read_features(features, "Mean"))
 
     @classmethod
@@ -140,7 +140,7 @@ class Sum(FeatureSums):
         """With `by=` the statistic of each group: see `grouped.py`."""
         return by_group("sum-by", features, by) if by is not None else object.__new__(cls)
 
-    def __init__(self, *features: object, by: None = None) -> None:
+    def __init__(self, *features: object, by: object = None) -> None:
         object.__setattr__(self, "features", read_features(features, "Sum"))
 
     @classmethod
@@ -177,7 +177,7 @@ class Count(FeatureSums):
         given = () if condition is None else (condition,)
         return by_group("count-by", given, by) if by is not None else object.__new__(cls)
 
-    def __init__(self, condition: Feature | None = None, *, by: None = None) -> None:
+    def __init__(self, condition: Feature | None = None, *, by: object = None) -> None:
         if not isinstance(condition, Feature) or not condition.is_condition:
             raise InvalidArgument(
                 "Count needs a condition: f > a, f.between(low, high), column.equals(level), or products of them; as "

@@ -245,7 +245,7 @@ class _Reader:
         if {"Eq()", "NotEq()"} & {*signs}:
             raise InvalidSpec(
                 f"{ast.unparse(node):.80}: write equals(region, 'north') for a level, between(age, 65, 65) for a "
-                "number, and 1 - equals(region, 'north') for all others.",
+                "number, and mean(1 - equals(region, 'north')) for the share of all others.",
                 where=_short(self.text),
             )
         if not {*signs} <= {*_COMPARISONS} or len(signs) > 2:
