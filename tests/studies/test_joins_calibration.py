@@ -32,7 +32,8 @@ def test_holders_have_their_own_records_and_parts_share_none() -> None:
     holders = data_sets(plans_of(Cell("holders", "gaussian", 1, 1)))
     assert [plan.part_schema.n for plans in holders for plan in plans] == list(HOLDERS)
     ((first, rest),) = data_sets(plans_of(Cell("part", "gaussian", 1, 1)))
-    assert first.part is not None and rest.part is not None
+    assert first.part is not None
+    assert rest.part is not None
     assert first.part[1] == rest.part[0]
     assert first.part_schema.largest_n + rest.part_schema.largest_n == WHOLE
 
