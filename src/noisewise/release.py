@@ -14,12 +14,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Integral
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -27,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, Strict
 
 from noisewise.errors import InvalidArgument, InvalidRelease, NoisewiseError
 from noisewise.exact import fraction
-from noisewise.files import checked_path, read_file, read_json
+from noisewise.files import checked_path, read_file, read_json, write_whole
 from noisewise.laws import Form, Law, action_law, additive_law, cell_law, law_from_dict
 from noisewise.planning import Part, Plan, canonical, planned_again, proven
 from noisewise.printable import printable, shown
@@ -41,6 +39,7 @@ from noisewise.statistics.text import is_new_in_format_2
 FORMAT, FORMAT_2 = "noisewise-release/1", "noisewise-release/2"  # 2 only where 1 has no word for what is in it
 LARGEST_FILE = 200 * 2**20
 LARGEST_VALUE = 2**100
+ASK_AGAIN = "A paid release is stored in its ledger; asking for it again is free."
 ENOUGH = 1 - 1e-9  # of the noise that is due; a margin for later rounding rules
 
 Whole = Annotated[StrictInt, Field(gt=-LARGEST_VALUE, lt=LARGEST_VALUE)]
@@ -162,7 +161,7 @@ class Release:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the release as JSON; the file appears whole or not at all."""
-        write_whole(checked_path(path), self.to_bytes())
+        write_whole(checked_path(path), self.to_bytes(), told=ASK_AGAIN)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Release:
@@ -241,27 +240,6 @@ class Release:
 def json_schema() -> dict[str, Any]:
     """The JSON schema of the release format."""
     return ReleaseFile.model_json_schema(by_alias=True)
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file that appears whole or not at all."""
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(data)
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise NoisewiseError(
-            f"Cannot write {printable(path)!r}: {error.strerror}. A paid release is stored in its ledger; "
-            "asking for it again is free."
-        ) from None
 
 
 def _from_form(cls: type[Release], form: ReleaseFile) -> Release:

@@ -238,7 +238,7 @@ WRONG = {
     "a name twice": ('"regions"', '"mean-income"', "[[release]] 1 and 2 are both called 'mean-income'"),
     "a name twice but for capitals": ('"regions"', '"Mean-Income"', "capital letters do not count"),
     "no name": ('name = "regions"\n', "", '[[release]] 2 of spec.toml has no name: give it one, as in name = "'),
-    "a misspelt name": ('name = "regions"', 'nmae = "regions"', "unknown entry 'nmae' (did you mean name?)"),
+    "a misspelt name": ('name = "regions"', 'nmae = "regions"', "unknown entry 'nmae' (did you mean 'name'?)"),
     "a misspelt entry": ('part = ["0"', 'parts = ["0"', "In [[release]] 3 of spec.toml: unknown entry 'parts'"),
     "a wrong statistic": ("histogram(region)", "histogram(area)", "In [[release]] 'regions' of spec.toml"),
     "no guarantee": ('guarantee = { epsilon = "1/7" }', "", "In [[release]] 'regions' of spec.toml"),
@@ -261,7 +261,7 @@ def test_what_is_wrong_with_a_name_is_told_in_the_words_of_the_file(case: str, r
 def test_only_takes_a_name_that_is_there(run: Run, home: Path) -> None:
     code, _, errors = run(*release("published", "--only", "region"))
     assert code == 2
-    assert "no [[release]] of that name (did you mean regions?); there are mean-income, regions" in errors
+    assert "no [[release]] of that name (did you mean 'regions'?); there are mean-income, regions" in errors
     (home / "spec.toml").write_text(HEAD + alone(NAMED, 0))
     code, _, errors = run(*release("x.json", "--only", "regions"))
     assert code == 2

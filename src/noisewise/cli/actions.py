@@ -17,12 +17,11 @@ from noisewise.cli.desk import read_records
 from noisewise.cli.kinds import check_kind
 from noisewise.cli.spec import Spec
 from noisewise.errors import InvalidSpec
-from noisewise.files import checked_place, checked_plot
+from noisewise.files import checked_place, checked_plot, write_whole
 from noisewise.planning import Plan
 from noisewise.printable import printable, printable_lines
 from noisewise.privacy.guarantee import Guarantee
 from noisewise.privacy.odds import caution
-from noisewise.release import write_whole
 
 
 class PlainConsole(Console):

@@ -303,7 +303,7 @@ def main() -> None:
     try:
         app()
     except NoisewiseError as error:
-        print(as_typed(f"{type(error).__name__}: {error}"), file=sys.stderr)
+        print(as_typed(error), file=sys.stderr)
         sys.exit(2)
     except OSError as error:
         print(f"Cannot use {error.filename!r}: {error.strerror}.", file=sys.stderr)

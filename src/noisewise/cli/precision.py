@@ -11,7 +11,7 @@ from noisewise.cli.choose import values_at
 from noisewise.cli.spec import Spec
 from noisewise.design.expected import precision
 from noisewise.errors import InvalidSpec
-from noisewise.release import write_whole
+from noisewise.files import write_whole
 
 
 def precision_of(
