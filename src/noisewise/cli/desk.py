@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from noisewise.cli.spec import Spec
 from noisewise.planning import Plan
+from noisewise.privacy.guarantee import Guarantee
 
 if TYPE_CHECKING:
     from noisewise.holder.table import Table
@@ -32,6 +33,19 @@ def read_records(read: Spec, plans: Sequence[Plan], data: Path, ledger: Path, *,
     if is_over and not all(_is_paid(table, plan, ledger) for plan in plans):
         check_clamping(table.clamped, options.clamp_at_most)
     return table
+
+
+def check_payable(plans: Sequence[Plan], ledger: Path, limit: Guarantee | None) -> None:
+    """Refuse what the account cannot sell before a record is read; inside its transaction it checks again."""
+    from noisewise.holder.ledger import Ledger
+    from noisewise.holder.ledger_chain import unopened
+    from noisewise.holder.ledger_orders import check_payable as check_in
+
+    if limit is not None:
+        check_in(ledger, unopened(limit), plans)
+        return
+    with Ledger.open(ledger) as account:
+        account.check_payable(plans)
 
 
 def _is_paid(table: Table, plan: Plan, ledger: Path) -> bool:

@@ -36,7 +36,7 @@ from noisewise.holder import ledger_store as store
 from noisewise.holder.ledger_bill import Bill
 from noisewise.holder.ledger_budget import is_within_limit, left_of, remaining_of, spent, told_total
 from noisewise.holder.ledger_chain import Book, Entry, Part
-from noisewise.holder.ledger_orders import Account, Order, fulfilled, require, stored_of
+from noisewise.holder.ledger_orders import Account, Order, check_payable, fulfilled, require, stored_of
 from noisewise.holder.ledger_refusals import check_relation
 from noisewise.planning import Plan
 from noisewise.privacy.accounting import Charge
@@ -146,6 +146,10 @@ class Ledger:
         It reads the account alone, no records; `print` it. `names` are what the plans are called on it.
         """
         return Bill.of(plans, self._book(), names=names)
+
+    def check_payable(self, plans: Sequence[Plan]) -> None:
+        """Refuse plans that could not all be paid, whatever the records are: to know before they are read."""
+        check_payable(self._path, self._book(), plans)
 
     def release_once(
         self,
