@@ -106,8 +106,7 @@ _HOME = {
     "noisewise.inference.posterior": "Posterior",
     "noisewise.models.simulate": "simulate",
     "noisewise.online.survey": "Survey",
-    "noisewise.point.estimator": "Estimator",
-    "noisewise.point.optimal": "optimal_estimator",
+    "noisewise.point.optimal": "Estimator optimal_estimator",
     "noisewise.populations.multivariate": "MultivariateNormal",
     "noisewise.populations.population": "Bernoulli Categorical Exponential Gamma Joint LocationScale LogNormal "
     "Normal Poisson Population Uniform",

@@ -32,7 +32,6 @@ from noisewise.errors import InvalidArgument, NoisewiseError
 from noisewise.exact import fraction, integer
 from noisewise.inference.progress import shown
 from noisewise.laws import additive_law
-from noisewise.laws.protocol import AdditiveLaw
 from noisewise.planning import Plan, plan
 from noisewise.populations.text import population_to_spec
 from noisewise.printable import printable, printable_lines
@@ -228,20 +227,12 @@ def _mean_rows(
     ranges = feature_ranges([one.feature for one in told], schema)
     rows, counts = [], dict[int, Expected]()
     for one, (low, high, _) in zip(told, ranges, strict=True):
-        width = mean_half_width(
-            law,
-            count=one.count,
-            total=one.total,
-            records=each,
-            size=max(abs(low), abs(high)),
-            most=(high - low) / 2,
-            level=LEVEL,
-        )
+        width = mean_half_width(moved, one, records=each, low=low, high=high, level=LEVEL)
         whose = "a group" if is_same else one.group
         answer = f"mean({one.feature}) of {whose} of {each} records"
         unit = feature_unit(one.feature, schema)
         rows.append(_row(moved, number, own, answer, unit, width, None, (high - low) / 2))
-        alone = half_width(law, one.count)
+        alone = _half_width(moved, one.count)
         counts.setdefault(one.count, _row(moved, number, own, f"count of {whose}", "", alone, None, None))
     return [*rows, *counts.values()]
 
@@ -251,12 +242,13 @@ def _half_widths(made: Plan) -> list[float | None]:
     labels = made.noise[:MOST_ANSWERS]
     if labels[0].sd is None:
         return [None] * len(labels)
-    law = additive_law(made.law)
-    return [half_width(law, k) / made.divisor for k in range(min(law.size, len(labels)))]
+    size = additive_law(made.law).size
+    return [_half_width(made, k) / made.divisor for k in range(min(size, len(labels)))]
 
 
-def half_width(law: AdditiveLaw, component: int) -> float:
+def _half_width(made: Plan, component: int) -> float:
     """The smallest h with P(|noise| <= h) >= 0.9 on a sum."""
+    law = additive_law(made.law)
     low, high = -1, law.reach((1 - LEVEL) / 2, component)
     while high - low > 1:
         middle = (low + high) // 2

@@ -15,19 +15,21 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from noisewise.laws.protocol import AdditiveLaw
+from noisewise.laws import additive_law
+from noisewise.planning import Plan
+from noisewise.statistics.protocol import Average
 
 SHARES = 2000
 
 
-def mean_half_width(
-    law: AdditiveLaw, *, count: int, total: int, records: int, size: float, most: float, level: float
-) -> float:
-    """The smallest h such that a group's mean is within h of the truth with probability `level`; at most `most`.
+def mean_half_width(made: Plan, average: Average, *, records: int, low: float, high: float, level: float) -> float:
+    """The smallest h such that a group's mean is within h of the truth with probability `level`.
 
-    `count` and `total` are the components, `records` is m, `size` the largest |mu|.
+    `records` is m; the mean lies between `low` and `high`, so h is at most half of that range.
     """
-    steps = _quantiles(law, (np.arange(SHARES // 2) + 0.5) / SHARES, count)
+    law, count, total = additive_law(made.law), average.count, average.total
+    size, most = max(abs(low), abs(high)), (high - low) / 2
+    steps = _quantiles(made, (np.arange(SHARES // 2) + 0.5) / SHARES, count)
     counts = records + np.concatenate([-steps, steps]) * law.step[count]
 
     def inside(h: float) -> float:
@@ -36,17 +38,18 @@ def mean_half_width(
         upper, lower = (law.cdf(end, total) for end in ends)
         return float(np.where(counts > 0, upper - lower, 0.0).mean())
 
-    low, high = 0.0, most
-    if inside(high) < level:
+    short, enough = 0.0, most
+    if inside(most) < level:
         return most
-    while high - low > 1e-4 * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if inside(middle) >= level else (middle, high)
-    return high
+    while enough - short > 1e-4 * enough:
+        middle = (short + enough) / 2
+        short, enough = (short, middle) if inside(middle) >= level else (middle, enough)
+    return enough
 
 
-def _quantiles(law: AdditiveLaw, tails: NDArray[np.float64], component: int) -> NDArray[np.float64]:
+def _quantiles(made: Plan, tails: NDArray[np.float64], component: int) -> NDArray[np.float64]:
     """The smallest numbers of steps that the noise falls below, to the other side of 0, with these probabilities."""
+    law = additive_law(made.law)
     low, high = np.full(tails.shape, -1.0), np.full(tails.shape, float(law.reach(float(tails.min()), component)))
     while np.any(high - low > 1):
         middle = np.floor((low + high) / 2)
