@@ -26,6 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, Strict
 from noisewise.errors import InvalidArgument, InvalidRelease, NoisewiseError
 from noisewise.exact import fraction
 from noisewise.files import checked_path, read_file, read_json, write_whole
+from noisewise.html import MOST_SHOWN, Section, pieces
 from noisewise.laws import Form, Law, action_law, additive_law, cell_law, law_from_dict
 from noisewise.planning import Part, Plan, canonical, planned_again, proven
 from noisewise.printable import printable, shown
@@ -145,6 +146,23 @@ class Release:
 
     def __repr__(self) -> str:
         return f"<Release {self}>"
+
+    def _repr_html_(self) -> str:
+        schema, law = self.schema, self.law
+        size = f"{schema.n} records" if schema.is_change_one else f"at most {schema.n_max} records"
+        text = f"Of {size}, at {self.guarantee}; neighbours: {schema.neighbours}. Noise: {law.words()}"
+        if self.simulated:
+            text = f"SIMULATED: it describes no real records.\n\n{text}"
+        spreads = [""] * len(self.value)
+        if law.form is Form.NUMBER and not self.statistic.is_local:
+            spreads = [f"{sd / self.divisor:.4g}" for sd in additive_law(law).sd]
+        labels = [f"{len(self.value)} answers"] if self.statistic.is_local else self.labels
+        values = ["sorted or counted"] if self.statistic.is_local else [f"{value:.6g}" for value in self.estimate]
+        rows = list(zip(labels, values, spreads, strict=False))[:MOST_SHOWN]
+        if len(self.value) > len(rows) and not self.statistic.is_local:
+            text += f"\n\n{len(self.value) - len(rows)} more components."
+        title = f"Release: {self.statistic}"
+        return pieces(Section(title, text=text, header=("component", "noisy value", "noise sd"), rows=rows))
 
     def to_dict(self) -> dict[str, object]:
         """The plain form, with its hash."""

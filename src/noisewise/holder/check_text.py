@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from noisewise.holder.cleaning import share_text
-from noisewise.html import Section, page
+from noisewise.html import Section, page, pieces
 from noisewise.printable import printable, toml_key, toml_text
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def text_of(check: RecordCheck, *, in_toml: bool) -> str:
 
 def html_of(check: RecordCheck, *, in_toml: bool) -> str:
     """The same as pieces of HTML, for a notebook."""
-    return "\n".join(section.html() for section in _sections(check, in_toml=in_toml))
+    return pieces(*_sections(check, in_toml=in_toml))
 
 
 def page_of(check: RecordCheck, *, in_toml: bool) -> str:
