@@ -1,4 +1,7 @@
-"""A self-contained HTML page: headings, text, tables and plots in one file that needs nothing from outside."""
+"""A self-contained HTML page: headings, text, tables and plots in one file that needs nothing from outside.
+
+Without the page around them the same sections are what a value shows of itself in a notebook (`_repr_html_`).
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from html import escape as escape_marks
 
 from noisewise.printable import printable_lines
 
+MOST_SHOWN = 40  # rows of what a value shows of itself in a notebook
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #1d2733; max-width: 54rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.7rem; margin-bottom: .2rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; }
@@ -46,9 +50,14 @@ class Section:
         return "\n".join(pieces)
 
 
+def pieces(*sections: Section) -> str:
+    """Sections alone, for a notebook, whose page has a style of its own."""
+    return "\n".join(section.html() for section in sections)
+
+
 def page(title: str, lead: str, sections: Sequence[Section]) -> str:
     """The whole page as one HTML text."""
-    body = "\n".join(section.html() for section in sections)
+    body = pieces(*sections)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f"<title>{escape(title)}</title><style>{STYLE}</style></head>\n<body><h1>{escape(title)}</h1>"
