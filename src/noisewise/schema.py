@@ -7,13 +7,17 @@ travels in every release, because every sensitivity and every likelihood depends
 
     neighbours = "change-one"   n is public and fixed; one record is replaced by another
     neighbours = "add-remove"   n is private (`n_max` is declared); one record appears or disappears
+
+A missing value is refused, filled in with a public value, or left out: with `missing="leave-out"` a feature adds
+nothing where one of its columns is missing. Then whether a value is present is a fact about the record like any other,
+and `completed()` has a column for it.
 """
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from numbers import Integral
@@ -30,6 +34,8 @@ LARGEST_BOUND = 1e30
 LARGEST_LEVELS = 100_000
 LONGEST_LEVEL = 200  # characters
 LONGEST_UNIT = 40
+LONGEST_NAME = 200
+LEAVE_OUT = "leave-out"
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -219,6 +225,30 @@ class Schema:
         return replace_n(self, size)
 
     @property
+    def left_out(self) -> tuple[str, ...]:
+        """The columns in which a value may be missing, and then leaves its record out of what is made of the column."""
+        if isinstance(self.missing, str):
+            return tuple(self.columns) if self.missing == LEAVE_OUT else ()
+        return tuple(name for name in self.columns if _is_left_out(self.missing.get(name), self.columns[name]))
+
+    @property
+    def fills(self) -> dict[str, float | Level]:
+        """What a missing value becomes, in the columns where it is filled in."""
+        if isinstance(self.missing, str):
+            return {}
+        left_out = self.left_out
+        return {name: value for name, value in self.missing.items() if name not in left_out}
+
+    def completed(self) -> Schema:
+        """These columns with nothing missing, and for each that may be left out one more: is it present (0 or 1)?"""
+        if not self.left_out:
+            return self
+        present = {presence_name(name): PRESENCE for name in self.left_out}
+        return Schema(
+            {**self.columns, **present}, n=self.n, n_max=self.n_max, neighbours=self.neighbours, outside=self.outside
+        )
+
+    @property
     def units(self) -> dict[str, str]:
         """The units of the columns that have one."""
         return {name: column.unit for name, column in self.columns.items() if column.unit is not None}
@@ -244,6 +274,11 @@ class Schema:
 
     def __hash__(self) -> int:
         return hash((tuple(self.columns.items()), self.n, self.n_max, self.neighbours, self.outside))
+
+
+def presence_name(column: str) -> str:
+    """The column of a completed schema that says whether the value of another is present."""
+    return f"present({column})"
 
 
 def checked_schema(schema: object) -> Schema:
@@ -321,7 +356,7 @@ def _columns(columns: object) -> Mapping[str, Column]:
     if not isinstance(columns, Mapping) or not columns:
         raise InvalidArgument("columns must be a mapping such as {'income': Bounded(0, 250)}.", argument="columns")
     for name, column in columns.items():
-        if not isinstance(name, str) or not name or len(name) > 200:
+        if not isinstance(name, str) or not name or len(name) > LONGEST_NAME:
             raise InvalidArgument(f"A column name must be a text, not {name!r:.60}.", argument="columns")
         if not isinstance(column, Bounded | Levels):
             raise InvalidArgument(
@@ -340,14 +375,22 @@ def _one_of(value: object, choices: tuple[str, ...], argument: str) -> str:
 
 
 def _missing(missing: object, columns: Mapping[str, Column]) -> str | Mapping[str, float | Level]:
-    if isinstance(missing, str) and missing == "refuse":
-        return "refuse"
+    if isinstance(missing, str):
+        policy = _one_of(missing, ("refuse", LEAVE_OUT), "missing")
+        if policy == LEAVE_OUT:
+            _check_presence_names(columns, columns)
+        return policy
     if not isinstance(missing, Mapping):
-        raise InvalidArgument("missing must be 'refuse' or a mapping {column: value}.", argument="missing")
+        raise InvalidArgument(
+            f"missing must be 'refuse', {LEAVE_OUT!r} or a mapping {{column: value}}.", argument="missing"
+        )
     filled: dict[str, float | Level] = {}
     for name, value in missing.items():
         column = columns.get(name)
-        if isinstance(column, Bounded):
+        if column is not None and _is_left_out(value, column):
+            _check_presence_names([name], columns)
+            filled[name] = LEAVE_OUT
+        elif isinstance(column, Bounded):
             number = _plain(float(fraction(value, f"missing[{name!r}]")))
             if not column.low <= number <= column.high:
                 raise InvalidArgument(f"missing[{name!r}] = {value!r} lies outside the bounds.", argument="missing")
@@ -357,3 +400,21 @@ def _missing(missing: object, columns: Mapping[str, Column]) -> str | Mapping[st
         else:
             raise InvalidArgument(f"missing names {name!r:.60}, which is not a column.", argument="missing")
     return MappingProxyType(filled)
+
+
+def _is_left_out(value: object, column: Column) -> bool:
+    """True for the word itself, unless a column has a level of that name to be filled in with."""
+    return value == LEAVE_OUT and not (isinstance(column, Levels) and LEAVE_OUT in column.levels)
+
+
+def _check_presence_names(names: Iterable[str], columns: Mapping[str, Column]) -> None:
+    for name in names:
+        if presence_name(name) in columns or len(presence_name(name)) > LONGEST_NAME:
+            raise InvalidArgument(
+                f"missing={LEAVE_OUT!r} needs the name {presence_name(name)[:60]!r} for whether a value is present, "
+                f"at most {LONGEST_NAME} characters and no column's name: call the column by another one.",
+                argument="missing",
+            )
+
+
+PRESENCE = Levels([0, 1])

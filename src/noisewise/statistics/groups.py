@@ -13,6 +13,7 @@ leaves one group *and* enters another, so with the two largest R
 
 Rounding to the lattice moves a record by half a step in each component of its own group only, so the slack of the
 whole is that of one group. Groups are declared by the schema's levels: a group nobody is in is released like any other.
+Where values may be absent (`presence.py`), a record without a group is in none, and an absent feature adds nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +30,16 @@ from noisewise.privacy.guarantee import Guarantee
 from noisewise.privacy.mechanism import AddedNoise, added_noise
 from noisewise.schema import Levels, Schema
 from noisewise.statistics.enclosure import feature_ranges
-from noisewise.statistics.feature import Feature, as_feature, column_name, constant
+from noisewise.statistics.feature import Feature, as_feature, column_name
+from noisewise.statistics.presence import ONE as ONE
+from noisewise.statistics.presence import (
+    PresentRow,
+    is_whole,
+    left_out_of,
+    one_record,
+    present_sensitivity,
+    where_present,
+)
 from noisewise.statistics.protocol import Cells, Settled
 from noisewise.statistics.sensitivity import Sensitivity, joint_sensitivity, norm_above
 from noisewise.statistics.settling import Weights, calibrated, rounding, scales
@@ -37,7 +47,6 @@ from noisewise.statistics.settling import Weights, calibrated, rounding, scales
 MOST_GROUPS = 10_000
 MOST_COMPONENTS = 50_000
 MOST_COLUMNS = 2
-ONE = constant(1)
 
 
 def read_by(by: object, user: str) -> tuple[str, ...]:
@@ -72,7 +81,7 @@ def group_cells(by: tuple[str, ...], schema: Schema) -> Cells:
     size = math.prod(len(schema.levels(name)) for name in by)
     if size > MOST_GROUPS:
         raise Unsupported(f"by= makes {size} groups, more than {MOST_GROUPS}; use coarser levels. Nothing was spent.")
-    return Cells(by, None, size)
+    return Cells(by, None, size, left_out_of(by, schema))
 
 
 def group_names(by: tuple[str, ...], schema: Schema) -> tuple[str, ...]:
@@ -83,20 +92,21 @@ def group_names(by: tuple[str, ...], schema: Schema) -> tuple[str, ...]:
 
 def group_row(features: Sequence[Feature], by: tuple[str, ...], schema: Schema) -> tuple[Feature, ...]:
     """Each feature times the indicator of each group, group by group; the feature 1 is the group itself."""
-    row: list[Feature] = []
+    row, needs = list[Feature](), left_out_of(by, schema)
     for cell in itertools.product(*(schema.levels(name).levels for name in by)):
         inside = math.prod(
             (as_feature(name).equals(level) for name, level in zip(by[1:], cell[1:], strict=True)),
             start=as_feature(by[0]).equals(cell[0]),
         )
+        inside = where_present(inside, needs)
         row.extend(inside if feature == ONE else inside * feature for feature in features)
     return tuple(row)
 
 
-def group_weights(features: Sequence[Feature], by: tuple[str, ...], schema: Schema) -> Weights:
+def group_weights(row: PresentRow, by: tuple[str, ...], schema: Schema) -> Weights:
     """Each component to unit size: the largest value that one record can give it, for a record leaves as it comes."""
     own = []
-    for feature, (low, high, _) in zip(features, feature_ranges(features, schema), strict=True):
+    for feature, (low, high, _) in zip(row.complete, feature_ranges(row.complete, schema), strict=True):
         size = Fraction(max(abs(low), abs(high)))
         if size <= 0:
             raise InvalidArgument(f"The feature {feature!s:.200} is 0 for every record.", argument="features")
@@ -105,11 +115,15 @@ def group_weights(features: Sequence[Feature], by: tuple[str, ...], schema: Sche
 
 
 def group_sensitivity(
-    features: Sequence[Feature], by: tuple[str, ...], schema: Schema, *, norm: int, weights: Weights
+    row: PresentRow, by: tuple[str, ...], schema: Schema, *, norm: int, weights: Weights
 ) -> Sensitivity:
-    """The joint sensitivity over all groups: see the head of this file."""
+    """The joint sensitivity over all groups: see the head of this file.
+
+    Nobody reaches farther than a record with nothing missing, and a record in no group less far than one in another.
+    """
+    features = row.complete
     groups = _distinct(weights, len(features))
-    alone = schema_of_one(schema, "add-remove")
+    alone = one_record(schema, "add-remove")
     rows = {own: joint_sensitivity(features, alone, norm=norm, weights=own) for own in groups}
     farthest = sorted((rows[own] for own, count in groups.items() for _ in range(min(count, 2))),
                       key=lambda one: one.value, reverse=True)  # fmt: skip
@@ -126,16 +140,19 @@ def group_sensitivity(
         value = _joined([one.value for one in changing], norm)
         argument = "a changed record leaves one group and enters another"
         best = Sensitivity(value, min(attained, float(value)) if is_free else 0.0, norm, argument)
-    together = schema_of_one(schema, "change-one")
+    together = one_record(schema, "change-one")
     for own in groups:
-        inside = joint_sensitivity(features, together, norm=norm, weights=own)
+        if row.is_complete:
+            inside = joint_sensitivity(features, together, norm=norm, weights=own)
+        else:
+            inside = present_sensitivity(row, schema, norm=norm, weights=own)
         if inside.value > best.value:
             best = Sensitivity(inside.value, inside.attained if is_free else 0.0, norm, inside.argument)
     return best
 
 
 def settled_groups(
-    features: Sequence[Feature],
+    row: PresentRow,
     by: tuple[str, ...],
     schema: Schema,
     guarantee: Guarantee,
@@ -143,26 +160,19 @@ def settled_groups(
     weights: Weights,
 ) -> Settled:
     """Sums by group: a component has the same step in every group, so that one query sums them all."""
-    noise, size = added_noise(mechanism), group_cells(by, schema).size
+    features, noise, size = row.complete, added_noise(mechanism), group_cells(by, schema).size
     _check_size(len(features) * size, noise, mechanism)
-    unrounded = group_sensitivity(features, by, schema, norm=noise.norm, weights=weights)
+    unrounded = group_sensitivity(row, by, schema, norm=noise.norm, weights=weights)
     noise_scales = scales(noise, unrounded, guarantee, weights)
     ranges = [(min(low, 0.0), max(high, 0.0), error) for low, high, error in feature_ranges(features, schema)]
     steps = []
     for k, (low, high, error) in enumerate(ranges):
         own = sum_step(scale=min(noise_scales[k :: len(features)]), n=schema.largest_n, low=low, high=high, error=error)
-        steps.append(min(own, 1.0) if _is_whole(features[k]) else own)
+        steps.append(min(own, 1.0) if is_whole(features[k]) else own)
     inside = lattice_for(steps, ranges)
     lattice = Lattice(inside.step * size, inside.low * size, inside.high * size)
     rounded = _rounded(features, schema, unrounded, inside, ranges, weights)
     return Settled(weights, calibrated(noise, rounded, lattice, guarantee, weights), lattice, rounded)
-
-
-def schema_of_one(schema: Schema, neighbours: str) -> Schema:
-    """The columns alone: how far one record reaches, or two differ."""
-    is_change_one = neighbours == "change-one"
-    return Schema(schema.columns, n=1 if is_change_one else None, n_max=None if is_change_one else 1,
-                  neighbours=neighbours)  # fmt: skip
 
 
 def _rounded(
@@ -179,7 +189,7 @@ def _rounded(
     for k, feature in enumerate(features):
         step = Fraction(lattice.step[k])
         error = Fraction(rounding(*ranges[k], lattice.step[k]))
-        moves.append(Fraction(0) if _is_whole(feature) else (1 + feature.has_general_power) * step + 2 * error)
+        moves.append(Fraction(0) if is_whole(feature) else (1 + feature.has_general_power) * step + 2 * error)
     moved = Fraction(1) if schema.is_change_one else Fraction(1, 2)
     ends = list(zip(lattice.step, lattice.low, lattice.high, strict=True))
     for own, count in _distinct(weights, len(features)).items():
@@ -206,11 +216,6 @@ def _distinct(weights: Weights, size: int) -> dict[Weights, int]:
 def _joined(values: Sequence[Fraction], norm: int) -> Fraction:
     """The norm of moves in different components."""
     return sum(values, Fraction(0)) if norm == 1 else root_above(sum((v * v for v in values), Fraction(0)))
-
-
-def _is_whole(feature: Feature) -> bool:
-    """True for 0/1 features, which are whole numbers of any step up to 1."""
-    return feature == ONE or feature.is_condition
 
 
 def _check_size(components: int, noise: AddedNoise, mechanism: str) -> None:

@@ -102,6 +102,16 @@ def proving(enough: Fraction) -> Iterator[None]:
         _PROOF.reset(token)
 
 
+@contextmanager
+def searching_alone() -> Iterator[None]:
+    """Sensitivities computed inside are of pieces: what is enough for the whole is not asked of them."""
+    token = _PROOF.set(None)
+    try:
+        yield
+    finally:
+        _PROOF.reset(token)
+
+
 def exact(value: Fraction, norm: int, argument: str) -> Sensitivity:
     """A sensitivity known in closed form and attained by some pair of records."""
     return Sensitivity(value, float(value), norm, argument)
@@ -153,7 +163,7 @@ def joint_sensitivity(
     """
     values, attained, arguments = [], [], []
     groups, given, search = (
-        _independent_groups(features),
+        independent_groups(features),
         weights_above(weights),
         _PROOF.get() or _Search(LARGEST_WORK, None),
     )
@@ -208,7 +218,7 @@ def _bits(value: Fraction) -> int:
     return value.numerator.bit_length() + value.denominator.bit_length()
 
 
-def _independent_groups(features: Sequence[Feature]) -> list[list[int]]:
+def independent_groups(features: Sequence[Feature]) -> list[list[int]]:
     """Indices of features that share columns, directly or through others; groups in the order of their last member."""
     group_of: dict[str, list[int]] = {}
     for k, feature in enumerate(features):
