@@ -22,11 +22,18 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from numbers import Integral
 from types import MappingProxyType
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import fraction, integer
 from noisewise.printable import did_you_mean, shown
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Numbers = NDArray[np.float64]
+    Flags = NDArray[np.bool_]
 
 Level = str | int
 LARGEST_N = 2**40
@@ -58,6 +65,18 @@ class Bounded:
             raise InvalidArgument(
                 f"Bounded(low={self.low!r}, high={self.high!r}): low must be less than high.", argument="low"
             )
+
+    @property
+    def lowest(self) -> float:
+        """The value that stands in the place of an absent one."""
+        return self.low
+
+    def is_absent(self, values: Numbers) -> Flags:
+        """Where numbers are absent: NaN is."""
+        return values != values
+
+    def has_level(self, level: object) -> bool:
+        return False
 
     def to_dict(self) -> dict[str, object]:
         """The plain form, without the unit."""
@@ -92,6 +111,18 @@ class Levels:
 
     def __len__(self) -> int:
         return len(self.levels)
+
+    @property
+    def lowest(self) -> float:
+        """The code that stands in the place of an absent one."""
+        return 0.0
+
+    def is_absent(self, values: Numbers) -> Flags:
+        """Where codes are absent: those below 0 are, and NaN."""
+        return (values != values) | (values < 0)
+
+    def has_level(self, level: object) -> bool:
+        return level in self.levels
 
     def index(self, level: object) -> int:
         """The position of a level, by value or by its text."""
@@ -227,17 +258,20 @@ class Schema:
     @property
     def left_out(self) -> tuple[str, ...]:
         """The columns in which a value may be missing, and then leaves its record out of what is made of the column."""
-        if isinstance(self.missing, str):
-            return tuple(self.columns) if self.missing == LEAVE_OUT else ()
-        return tuple(name for name in self.columns if _is_left_out(self.missing.get(name), self.columns[name]))
+        if self.missing == LEAVE_OUT:
+            return tuple(self.columns)
+        return tuple(name for name, value in self._said.items() if _is_left_out(value, self.columns[name]))
 
     @property
     def fills(self) -> dict[str, float | Level]:
         """What a missing value becomes, in the columns where it is filled in."""
-        if isinstance(self.missing, str):
-            return {}
         left_out = self.left_out
-        return {name: value for name, value in self.missing.items() if name not in left_out}
+        return {name: value for name, value in self._said.items() if name not in left_out}
+
+    @property
+    def _said(self) -> Mapping[str, float | Level]:
+        """What is said about the missing values of single columns."""
+        return {} if isinstance(self.missing, str) else self.missing
 
     def completed(self) -> Schema:
         """These columns with nothing missing, and for each that may be left out one more: is it present (0 or 1)?"""
@@ -404,7 +438,7 @@ def _missing(missing: object, columns: Mapping[str, Column]) -> str | Mapping[st
 
 def _is_left_out(value: object, column: Column) -> bool:
     """True for the word itself, unless a column has a level of that name to be filled in with."""
-    return value == LEAVE_OUT and not (isinstance(column, Levels) and LEAVE_OUT in column.levels)
+    return value == LEAVE_OUT and not column.has_level(LEAVE_OUT)
 
 
 def _check_presence_names(names: Iterable[str], columns: Mapping[str, Column]) -> None:

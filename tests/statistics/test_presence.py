@@ -12,13 +12,13 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
+from tests.support.plain_evaluation import in_steps, valued
 
 import noisewise as nw
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.holder.evaluate import lattice_values
 from noisewise.report.words import describe_release
 from noisewise.statistics.evaluation import NumPyRows
-from tests.support.plain_evaluation import in_steps, valued
 
 x, z, w, g = (nw.column(name) for name in ("x", "z", "w", "g"))
 LEVELS = ["north", "south"]

@@ -68,7 +68,7 @@ def group_lines(release: Release) -> list[str]:
     rows = [["", *names, *heads]]
     small = []
     for g, group in enumerate(groups[:MOST_LINES]):
-        own, sds = estimate[g * size : (g + 1) * size], spread[g * size : (g + 1) * size]
+        own, sds = estimate[g * size : (g + 1) * size].tolist(), spread[g * size : (g + 1) * size]
         row = [printable(group), *(f"{value:.6g} ± {sd:.3g}" for value, sd in zip(own, sds, strict=True))]
         means = [_ratio(own, sds, k, count) for k, count in ratios]
         row += [FEW if mean is None else f"{mean[0]:.6g} ± {mean[1]:.3g}" for mean in means]

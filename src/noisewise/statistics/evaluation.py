@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from noisewise.errors import Unsupported
 from noisewise.lattice import Lattice
-from noisewise.schema import Levels, Schema, presence_name
+from noisewise.schema import Schema, presence_name
 from noisewise.statistics.feature import Feature, NumPyAlgebra
 from noisewise.statistics.protocol import Blocks, Cells, Whole, Window
 
@@ -151,13 +151,10 @@ def completed_columns(columns: Mapping[str, ArrayLike], schema: Schema) -> Mappi
         if name in columns:
             values = np.asarray(columns[name], dtype=float)
             column, told = schema.columns[name], columns.get(presence_name(name))
-            is_present = ~np.isnan(values) if told is None else np.asarray(told, dtype=float) > 0
-            lowest = 0.0
-            if isinstance(column, Levels):
-                is_present = is_present & (values >= 0)
-            else:
-                lowest = column.low
-            filled[name] = np.where(is_present, values, lowest)
+            is_present = ~np.asarray(column.is_absent(values))
+            if told is not None:
+                is_present = is_present & (np.asarray(told, dtype=float) > 0)
+            filled[name] = np.where(is_present, values, column.lowest)
             filled[presence_name(name)] = is_present.astype(float)
     return filled
 
