@@ -73,7 +73,8 @@ class Bounded:
 
     def is_absent(self, values: Numbers) -> Flags:
         """Where numbers are absent: NaN is."""
-        return values != values
+        absent: Flags = values != values
+        return absent
 
     def has_level(self, level: object) -> bool:
         return False
@@ -119,7 +120,8 @@ class Levels:
 
     def is_absent(self, values: Numbers) -> Flags:
         """Where codes are absent: those below 0 are, and NaN."""
-        return (values != values) | (values < 0)
+        absent: Flags = (values != values) | (values < 0)
+        return absent
 
     def has_level(self, level: object) -> bool:
         return level in self.levels

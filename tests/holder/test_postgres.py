@@ -29,6 +29,7 @@ def database() -> Iterator[Any]:
             connection = ibis.connect(running.get_uri())
             connection.create_table("people", cases.frame())
             connection.create_table("wide", cases.wide_frame())
+            connection.create_table("gappy", cases.gappy_frame())
             yield connection
             connection.disconnect()
         finally:
@@ -39,6 +40,12 @@ def database() -> Iterator[Any]:
 def tables(database: Any) -> tuple[nw.Table, nw.Table]:
     read = (cases.frame(), database.table("people"))
     return tuple(nw.Table.read(source, cases.ordered(), order="id") for source in read)  # type: ignore[return-value]
+
+
+@pytest.fixture(scope="module")
+def gappy_tables(database: Any) -> tuple[nw.Table, nw.Table]:
+    duck = nw.Table.read(cases.gappy_frame(), cases.leaving_out(), order="id")
+    return duck, nw.Table.read(database.table("gappy"), cases.leaving_out(), order="id")
 
 
 @pytest.fixture(scope="module")
@@ -124,3 +131,15 @@ def test_a_number_of_records_that_is_not_there_is_refused_in_a_sentence(database
     declared = nw.Schema(cases.COLUMNS, n=2**30, neighbours="change-one")
     with pytest.raises(nw.InvalidData, match=r"declares n = 1073741824, but .* Nothing was spent\."):
         nw.Table.read(database.table("people"), declared, order="id")
+
+
+@pytest.mark.parametrize("statistic", cases.OF_THOSE_PRESENT, ids=str)
+def test_both_engines_leave_out_the_same_values(statistic: Any, gappy_tables: tuple[nw.Table, nw.Table]) -> None:
+    plan = nw.plan(statistic, cases.leaving_out(), guarantee=nw.PureDP(1))
+    duck, other = (lattice_values(table, plan) for table in gappy_tables)
+    assert duck == other
+
+
+def test_both_engines_leave_out_with_one_fingerprint(gappy_tables: tuple[nw.Table, nw.Table]) -> None:
+    duck, other = (table.fingerprint(cases.KEY) for table in gappy_tables)
+    assert duck == other

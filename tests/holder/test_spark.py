@@ -41,6 +41,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     try:
         session.createDataFrame(cases.frame()).createOrReplaceTempView("people")
         session.createDataFrame(cases.wide_frame()).createOrReplaceTempView("wide")
+        session.createDataFrame(cases.gappy_frame()).createOrReplaceTempView("gappy")
         yield ibis.pyspark.connect(session)
     finally:
         session.stop()
@@ -51,6 +52,12 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def tables(database: Any) -> tuple[nw.Table, nw.Table]:
     duck = nw.Table.read(cases.frame(), cases.ordered(), order="id")
     return duck, nw.Table.read(database.table("people"), cases.ordered(), order="id")
+
+
+@pytest.fixture(scope="module")
+def gappy_tables(database: Any) -> tuple[nw.Table, nw.Table]:
+    duck = nw.Table.read(cases.gappy_frame(), cases.leaving_out(), order="id")
+    return duck, nw.Table.read(database.table("gappy"), cases.leaving_out(), order="id")
 
 
 @pytest.fixture(scope="module")
@@ -120,3 +127,15 @@ def test_thirty_large_features_give_the_same_integers(tables: tuple[nw.Table, nw
     plan = nw.plan(cases.large(), cases.ordered(), guarantee=nw.PureDP(1))
     duck, spark = (lattice_values(table, plan) for table in tables)
     assert duck == spark
+
+
+@pytest.mark.parametrize("statistic", cases.OF_THOSE_PRESENT, ids=str)
+def test_both_engines_leave_out_the_same_values(statistic: Any, gappy_tables: tuple[nw.Table, nw.Table]) -> None:
+    plan = nw.plan(statistic, cases.leaving_out(), guarantee=nw.PureDP(1))
+    duck, other = (lattice_values(table, plan) for table in gappy_tables)
+    assert duck == other
+
+
+def test_both_engines_leave_out_with_one_fingerprint(gappy_tables: tuple[nw.Table, nw.Table]) -> None:
+    duck, other = (table.fingerprint(cases.KEY) for table in gappy_tables)
+    assert duck == other

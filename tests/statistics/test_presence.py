@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
-from tests.support.plain_evaluation import in_steps, valued
+from plain_evaluation import in_steps, valued
 
 import noisewise as nw
 from noisewise.errors import InvalidArgument, Unsupported
