@@ -111,10 +111,16 @@ def _levels(column: ColumnCheck) -> str:
 
 
 def _clamping(one: StatisticCheck) -> list[str]:
+    absent = [
+        f"{one.statistic}: {_counted(one.absent, one.taken)} of its rows lack a value that it reads, and are left out "
+        "of what is made of it."
+    ]
     if one.inside == one.taken:
-        return [f"{one.statistic}: nothing; no value that it reads is clamped or filled in."]
+        nothing = [f"{one.statistic}: nothing; no value that it reads is clamped or filled in."]
+        return absent if one.absent else nothing
     filled = f", {_counted(one.filled, one.taken)} with one filled in" if one.filled else ""
-    lines = [f"{one.statistic}: {_counted(one.clamped, one.taken)} of its rows hold a clamped value{filled}."]
+    lines = absent if one.absent else []
+    lines.append(f"{one.statistic}: {_counted(one.clamped, one.taken)} of its rows hold a clamped value{filled}.")
     lines += [f"  {_effect(effect)}" for effect in one.effects]
     if not one.effects and one.inside < FEWEST:
         lines.append(f"  Fewer than {FEWEST} rows hold neither; no average of them is shown.")
@@ -144,9 +150,10 @@ def _ways(column: ColumnCheck, *, in_toml: bool) -> list[str]:
         ways.append(f"{name}: if {listed} means that nothing was given, say {said}.")
     if column.hint is not None and not codes:
         ways.append(f"{name}: {column.hint.reason}; {column.hint.toml if in_toml else column.hint.python}.")
-    if (column.missing or codes) and column.fill is None:
+    if (column.missing or codes) and column.fill is None and not column.is_left_out:
         filled = f"missing = {{ {key} = VALUE }} under [schema]" if in_toml else f"missing={{{name!r}: value}}"
-        ways.append(f"{name}: missing values need a public value in their place ({filled}).")
+        gone = 'missing = "leave-out"' if in_toml else "missing='leave-out'"
+        ways.append(f"{name}: missing values need a public value in their place ({filled}), or are left out ({gone}).")
     if column.undeclared:
         said = f"recode = {{ {key} = {{ OLD = NEW }} }} under [data]"
         if not in_toml:
