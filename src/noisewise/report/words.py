@@ -69,14 +69,14 @@ def group_lines(release: Release) -> list[str]:
     small = []
     for g, group in enumerate(groups[:MOST_LINES]):
         own, sds = estimate[g * size : (g + 1) * size], spread[g * size : (g + 1) * size]
-        row = [printable(group), *(f"{value:.6g} ± {sd:.3g}" for value, sd in zip(own, sds, strict=True))]
+        row = [printable(group), *(_with_spread(value, sd) for value, sd in zip(own, sds, strict=True))]
         if has_mean and own[0] < FEWEST_SDS * sds[0]:
             small.append(printable(group))
             row += ["too few to say"] * len(heads)
         elif has_mean:
             means = [value / own[0] for value in own[1:]]
             errors = [math.hypot(sd, mean * sds[0]) / own[0] for sd, mean in zip(sds[1:], means, strict=True)]
-            row += [f"{mean:.6g} ± {error:.3g}" for mean, error in zip(means, errors, strict=True)]
+            row += [_with_spread(mean, error) for mean, error in zip(means, errors, strict=True)]
         rows.append(row)
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     lines = [
@@ -89,6 +89,12 @@ def group_lines(release: Release) -> list[str]:
             f"  Too few to say: the noisy count is below {FEWEST_SDS} times its noise sd, so a mean would say nothing."
         )
     return lines
+
+
+def _with_spread(value: float, sd: float) -> str:
+    """A number and its standard deviation, without powers of ten where people do not write them."""
+    told = f"{value:.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}"
+    return f"{told} ± {f'{sd:.0f}' if 1e3 <= sd < 1e15 else f'{sd:.3g}'}"
 
 
 def _spreads(release: Release) -> Sequence[str]:
