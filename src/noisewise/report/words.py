@@ -80,9 +80,9 @@ def group_lines(release: Release) -> list[str]:
     small = []
     for g, group in enumerate(groups[:MOST_LINES]):
         own, sds = estimate[g * size : (g + 1) * size], spread[g * size : (g + 1) * size]
-        row = [printable(group), *(f"{value:.6g} ± {sd:.3g}" for value, sd in zip(own, sds, strict=True))]
+        row = [printable(group), *(_with_spread(value, sd) for value, sd in zip(own, sds, strict=True))]
         means = [_ratio(estimate, spread, one) for one in averages.get(group, [])]
-        row += [FEW if mean is None else f"{mean[0]:.6g} ± {mean[1]:.3g}" for mean in means]
+        row += [FEW if mean is None else _with_spread(*mean) for mean in means]
         if None in means:
             small.append(printable(group))
         rows.append(row)
@@ -126,6 +126,12 @@ def _means_of_present(release: Release) -> list[str]:
         told = FEW if found is None else f"{found[0]:.6g}{units[average.total]}  (noise sd {found[1]:.4g})"
         lines.append(f"  mean({printable(average.feature)}) of those present: {told}")
     return lines
+
+
+def _with_spread(value: float, sd: float) -> str:
+    """A number and its standard deviation, without powers of ten where people do not write them."""
+    told = f"{value:.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}"
+    return f"{told} ± {f'{sd:.0f}' if 1e3 <= sd < 1e15 else f'{sd:.3g}'}"
 
 
 def _spreads(release: Release) -> Sequence[str]:
