@@ -168,6 +168,8 @@ class PopulationModel(ModelBase):
     def answer_sources(self, theta: Theta, releases: Sequence[Release]) -> tuple[AnswerSource, ...]:
         from noisewise.inference.population_answers import population_sources
 
+        if lost := [name for name in self.free if name not in theta]:
+            raise Unsupported(f"These draws hold no {lost[0]}, so nothing can be said of the population.")
         return population_sources(self.population, {name: theta[name] for name in self.free}, releases)
 
     def parameter_units(self, releases: Sequence[Release]) -> dict[str, str]:
