@@ -235,7 +235,7 @@ def test_the_summary_says_what_was_found_how_and_how_far_to_trust_it(posterior):
     text = posterior.summary()
     sentence, table = text.split("\n\n")[:2]
     assert sentence.startswith("The mean x is ")
-    assert sentence.endswith(" at epsilon = 1.")
+    assert sentence.endswith(" at mu = 1.")
     assert [word for word in table.splitlines()[0].split() if word != "%"] == [
         "parameter", "mean", "sd", "5", "50", "95", "ess", "rhat",
     ]  # fmt: skip
