@@ -2,8 +2,8 @@
 
 At each step gradient and Hessian come from one batch of central differences, with steps of a share of the length over
 which the function falls by a half (1/sqrt|h_jj|). The direction is the saddle-free Newton one, V |L|^-1 V' g with
--H = V L V', never longer than a few prior widths; a batch of its multiples is tried at once and the best is kept. Starts
-are the best of many points that lie apart, so that what one of them misses another finds.
+-H = V L V', never longer than a few prior widths; a batch of its multiples is tried at once and the best is kept.
+Starts are the best of many points that lie apart, so that what one of them misses another finds.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ class Climb:
 
 def separate_starts(points: Floats, values: Floats, widths: Floats) -> Floats:
     """The best of some points, and then the best of those that lie apart from all taken before."""
-    order = [k for k in np.argsort(-values, kind="stable") if np.isfinite(values[k])]
+    order = [int(k) for k in np.argsort(-values, kind="stable") if np.isfinite(values[k])]
     taken: list[int] = []
     for k in order:
         if len(taken) >= MOST_STARTS:
             break
-        away = [np.max(np.abs(points[k] - points[j]) / widths) for j in taken]
-        if all(distance > APART for distance in away):
+        gaps = np.max(np.abs(points[np.array(taken, int)] - points[k]) / widths, axis=1)
+        if np.all(gaps > APART):
             taken.append(k)
     return np.asarray(points[taken])
 

@@ -22,7 +22,7 @@ from noisewise.inference.methods import Found
 from noisewise.inference.population_methods import PopulationProblem
 from noisewise.inference.settings import Settings
 from noisewise.inference.transform import Transform
-from noisewise.inference.verdict import Maximum, Verdict
+from noisewise.inference.verdict import HighestPoint, Verdict
 from noisewise.types import Bools, Floats
 
 __all__ = ["highest"]
@@ -62,7 +62,7 @@ class Top:
 
     position: Floats
     covariance: Floats | None
-    evidence: Maximum
+    evidence: HighestPoint
     warnings: tuple[str, ...]
 
 
@@ -71,7 +71,7 @@ def highest(problem: PopulationProblem, settings: Settings) -> Found:
     parts = problem.factors()
     tops = [_top(part, settings) for part in parts]
     places = {name: (top, part) for top, part in zip(tops, parts, strict=True) for name in part.theta.names}
-    values = {}
+    values: dict[str, Floats] = {}
     for top, part in zip(tops, parts, strict=True):
         values |= part.theta.parameters(top.position[None, :])
     names = problem.theta.names
@@ -217,7 +217,7 @@ def _told(settings: Settings, summit: Summit, climbs: list[Climb], line: Line) -
     covariance, flat = _covariance(line.transform, best, held, line.widths)
     others = [one for one in climbs if best.value - one.value < NEAR and _is_elsewhere(one, best, covariance, held)]
     agreeing = [one for one in climbs if best.value - one.value <= SAME and all(one is not other for other in others)]
-    evidence = Maximum(
+    evidence = HighestPoint(
         of=words,
         starts=len(climbs),
         agreeing=len(agreeing),
@@ -283,11 +283,11 @@ def _coordinate_names(transform: Transform) -> list[str]:
     ]
 
 
-def _joined(evidences: list[Maximum]) -> Maximum:
+def _joined(evidences: list[HighestPoint]) -> HighestPoint:
     """The evidence of independent factors: all their starts, the worst of the rest."""
     if len(evidences) == 1:
         return evidences[0]
-    return Maximum(
+    return HighestPoint(
         of=evidences[0].of,
         starts=sum(one.starts for one in evidences),
         agreeing=sum(one.agreeing for one in evidences),

@@ -4,7 +4,7 @@
     IndependentDraws   by quadrature or a closed form: nothing to converge; only the density itself can be at fault
     Particles          of a survey: how many are effective, and whether they still move
     PointEstimate      no draws to judge
-    Maximum            a point that is the top of a likelihood or of a posterior density
+    HighestPoint       a point that is the top of a likelihood or of a posterior density
     Words              what was said, where nothing else was kept
 Evidence is plain data that says whether it holds (`is_converged`) and says so in a sentence. A `Verdict` is evidence
 with the sentences that stand before it (`warnings`: why the numbers may not be what they seem) and after it (`notes`:
@@ -25,8 +25,8 @@ __all__ = [
     "KINDS",
     "Chains",
     "Evidence",
+    "HighestPoint",
     "IndependentDraws",
-    "Maximum",
     "Particles",
     "PointEstimate",
     "Verdict",
@@ -227,7 +227,7 @@ class PointEstimate:
 
 
 @dataclass(frozen=True, slots=True)
-class Maximum:
+class HighestPoint:
     """The highest point of a likelihood or a posterior density, by climbs from several starts."""
 
     kind: ClassVar[str] = "maximum"
@@ -283,7 +283,7 @@ class Words:
         return self.text
 
 
-KINDS = {made.kind: made for made in (Chains, IndependentDraws, Particles, PointEstimate, Maximum, Words)}
+KINDS = {made.kind: made for made in (Chains, IndependentDraws, Particles, PointEstimate, HighestPoint, Words)}
 OLD_KINDS = {"Verdict": "chains", "IndependentVerdict": "independent", "SavedVerdict": "words"}  # of files of 0.1
 
 
