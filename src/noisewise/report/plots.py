@@ -370,8 +370,8 @@ def tidy(*panels: Axes) -> None:
 
 
 def _label(parameter: Mapping[str, Any]) -> str:
-    name = str(parameter["name"]).replace("$", r"\$")  # a name is no formula, and one that is none would not be drawn
-    return f"{name} ({parameter['unit']})" if parameter.get("unit") else name
+    unit = f" ({parameter['unit']})" if parameter.get("unit") else ""
+    return f"{parameter['name']}{unit}".replace("$", r"\$")  # a name is no formula, and would not be drawn as one
 
 
 def _finite(draws: ArrayLike, name: str) -> Floats:
