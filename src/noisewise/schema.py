@@ -219,6 +219,11 @@ class Schema:
         return replace_n(self, size)
 
     @property
+    def numeric(self) -> tuple[str, ...]:
+        """The columns with bounds, by name; the others have levels."""
+        return tuple(name for name, column in self.columns.items() if "bounds" in column.to_dict())
+
+    @property
     def units(self) -> dict[str, str]:
         """The units of the columns that have one."""
         return {name: column.unit for name, column in self.columns.items() if column.unit is not None}

@@ -120,3 +120,4 @@ class Found:
     log_evidence: float | None = None
     moments: Mapping[str, tuple[Any, Any]] | None = None
     energy: Floats | None = None
+    covariance: Floats | None = None  # of a point's position on the real line

@@ -11,7 +11,7 @@ the central limit theorem's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,7 @@ from noisewise.schema import Schema
 
 if TYPE_CHECKING:
     from noisewise.design.information import Engine
+    from noisewise.inference.answer_sources import AnswerSource
     from noisewise.inference.degrees import Degrees
 
 __all__ = ["PopulationModel"]
@@ -163,6 +164,18 @@ class PopulationModel(ModelBase):
         return population_engine(
             plan, self.population, method=method, likelihood=likelihood, n=n, seed=seed, draws=draws
         )
+
+    def answer_sources(self, theta: Theta, releases: Sequence[Release]) -> tuple[AnswerSource, ...]:
+        from noisewise.inference.population_answers import population_sources
+
+        if lost := [name for name in self.free if name not in theta]:
+            raise Unsupported(f"These draws hold no {lost[0]}, so nothing can be said of the population.")
+        return population_sources(self.population, {name: theta[name] for name in self.free}, releases)
+
+    def parameter_units(self, releases: Sequence[Release]) -> dict[str, str]:
+        from noisewise.inference.population_answers import parameter_units
+
+        return parameter_units(self.population, releases)
 
     def to_spec(self) -> dict[str, str]:
         from noisewise.populations.text import Written, population_to_spec
