@@ -34,6 +34,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 GREY, PALE = "#6b7885", "#e6eaee"
 FORMATS = (".png", ".pdf", ".svg")
 WIDE, NARROW = 8.6, 3.6  # inches
+LEAST_PANEL = 2.6  # inches that a panel needs
 EM = 0.085  # inches: about the width of one letter of 10 points
 
 
@@ -50,9 +51,17 @@ def with_unit(name: str, unit: str = "") -> str:
     return plain(f"{name} ({unit.strip()})" if unit.strip() else name)
 
 
-def panels_of(items: Sequence[object], *, width: float, height: float) -> tuple[Figure, list[Axes]]:
-    """A figure with one panel an item, at most three a row; empty places stay empty."""
+def panels_of(
+    items: Sequence[object], *, width: float, height: float, across: float | None = None
+) -> tuple[Figure, list[Axes]]:
+    """A figure with one panel an item, at most three a row; empty places stay empty.
+
+    A panel is `width` by `height` inches; where `across` is given the sheet is that wide, and holds what fits.
+    """
     columns = min(3, len(items)) if len(items) != 4 else 2
+    if across is not None:
+        columns = min(columns, max(1, int(across / LEAST_PANEL)))
+        width = across / columns
     rows = math.ceil(len(items) / columns)
     figure = Figure(figsize=(width * columns, height * rows + 0.35), layout="constrained")
     grid = np.asarray(figure.subplots(rows, columns, squeeze=False)).ravel().tolist()

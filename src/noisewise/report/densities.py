@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from noisewise.errors import InvalidArgument
 from noisewise.report.canvas import (
@@ -122,6 +123,7 @@ def _draw(axes: Axes, panel: Panel, level: float, width: float) -> None:
         axes.fill_between(x, low, high, color=BLUE, alpha=0.28, linewidth=0, label=band, zorder=3)
         axes.plot(x, middle, color=BLUE, linewidth=2, label="fitted distribution", zorder=4)
         axes.set_xlim(x[0], x[-1])
+        axes.xaxis.set_major_locator(MaxNLocator(5 if width <= NARROW else 10))
     top = 1.08 * _highest(high, panel.bars)
     axes.set_ylim(0, top)
     _draw_marks(axes, panel.marks, top)
@@ -139,7 +141,7 @@ def _highest(high: Floats, bars: Bars | None) -> float:
 def _draw_bars(axes: Axes, bars: Bars, *, is_discrete: bool) -> None:
     edges, height = np.asarray(bars.edges, float), np.asarray(bars.height, float)
     centre, wide = (edges[1:] + edges[:-1]) / 2, np.diff(edges) * (0.6 if is_discrete else 0.96)
-    axes.bar(centre, np.maximum(height, 0.0), width=wide, color=RED, alpha=0.28, label="published", zorder=1)
+    axes.bar(centre, np.maximum(height, 0.0), width=wide, color=RED, alpha=0.28, label="published counts", zorder=1)
     beside = centre + (0.12 if is_discrete else 0.0)
     axes.vlines(
         beside,
@@ -148,7 +150,7 @@ def _draw_bars(axes: Axes, bars: Bars, *, is_discrete: bool) -> None:
         color=RED,
         alpha=0.8,
         linewidth=1.2,
-        label="reach of its noise",
+        label="reach of their noise",
         zorder=5,
     )
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from noisewise.errors import InvalidArgument
 from noisewise.report.canvas import (
@@ -151,6 +152,7 @@ def _sheet(rows: Sequence[Row], width: float) -> tuple[Figure, Axes]:
     if not is_dense:
         axes.grid(axis="y", color=GREY, alpha=0.12, linewidth=0.7)
     axes.set_axisbelow(True)
+    axes.xaxis.set_major_locator(MaxNLocator(4 if width <= NARROW else 9))
     tidy(axes)
     axes.spines["left"].set_visible(False)
     return figure, axes

@@ -19,7 +19,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 from numpy.typing import ArrayLike
 
 from noisewise.errors import InvalidArgument
@@ -40,26 +40,33 @@ from noisewise.report.canvas import (
 )
 from noisewise.types import Floats
 
-GRID = 400
+GRID, FEW_TICKS = 400, 5
 # A curve this many times as high as the posterior is cut off, or the posterior would be a line on the floor.
 TALLEST = 2.0
 
 
-def posterior_plot(parameters: Sequence[Mapping[str, Any]], path: Target = None) -> bytes:
+def posterior_plot(
+    parameters: Sequence[Mapping[str, Any]],
+    path: Target = None,
+    *,
+    width: float | None = None,
+    is_clear: bool = False,
+) -> bytes:
     """The posterior of each parameter, against its prior and against the posterior that ignores the noise.
 
     Each parameter is a mapping with `name` and `draws` (any shape), and optionally `prior_x` and `prior_density`,
     `naive` (draws), `truth` (a number), `interval` (low, high; shaded), `level` (what the interval claims, such as
     0.9), `support` (low, high; where the parameter can be) and `unit`.
     """
-    figure, panels = panels_of(_some(parameters, "parameters"), width=4.6, height=3.2)
+    height = 3.2 if width is None else 2.5
+    figure, panels = panels_of(_some(parameters, "parameters"), width=4.6, height=height, across=width)
     for axes, parameter in zip(panels, parameters, strict=True):
         _draw_posterior(axes, parameter)
-    shared_legend(figure, panels)
-    return finish(figure, path)
+    shared_legend(figure, panels, ("posterior",))
+    return finish(figure, path, is_clear=is_clear)
 
 
-def trace_plot(parameters: Sequence[Mapping[str, Any]], path: Target = None) -> bytes:
+def trace_plot(parameters: Sequence[Mapping[str, Any]], path: Target = None, *, is_clear: bool = False) -> bytes:
     """How the chains moved: for each parameter its trace, and the ranks of each chain's draws among all of them.
 
     Each parameter is a mapping with `name` and `draws` (chains, draws). Chains that agree have level rank histograms.
@@ -83,7 +90,7 @@ def trace_plot(parameters: Sequence[Mapping[str, Any]], path: Target = None) -> 
     grid[0, 1].set_title("ranks within each chain (level if chains agree)")
     grid[-1, 0].set_xlabel("draw")
     grid[-1, 1].set_xlabel("rank among all draws")
-    return finish(figure, path)
+    return finish(figure, path, is_clear=is_clear)
 
 
 def rank_plot(parameters: Sequence[Mapping[str, Any]], path: Target = None) -> bytes:
@@ -279,6 +286,7 @@ def _draw_posterior(axes: Axes, parameter: Mapping[str, Any]) -> None:
     support = tuple(float(end) for end in parameter.get("support", (-math.inf, math.inf)))
     truth = parameter.get("truth")
     axes.set(xlabel=label_of(parameter), yticks=[])
+    axes.xaxis.set_major_locator(MaxNLocator(FEW_TICKS))
     tidy(axes)
     axes.spines["left"].set_visible(False)
     if np.ptp(draws) == 0:
