@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
     from noisewise.evaluate.calibration import calibrate
     from noisewise.graphical.model import GraphicalModel
+    from noisewise.holder.check import RecordCheck
     from noisewise.holder.curator import make_release, make_releases
     from noisewise.holder.ledger import Ledger
     from noisewise.holder.respond import respond
@@ -95,6 +96,7 @@ _HOME = {
     "InvalidSpec LedgerError NoisewiseError Unsupported",
     "noisewise.graphical.model": "GraphicalModel",
     "noisewise.holder.curator": "make_release make_releases",
+    "noisewise.holder.check": "RecordCheck",
     "noisewise.holder.ledger": "Ledger",
     "noisewise.holder.respond": "respond",
     "noisewise.holder.respondent": "Respondent",
@@ -104,8 +106,7 @@ _HOME = {
     "noisewise.inference.posterior": "Posterior",
     "noisewise.models.simulate": "simulate",
     "noisewise.online.survey": "Survey",
-    "noisewise.point.estimator": "Estimator",
-    "noisewise.point.optimal": "optimal_estimator",
+    "noisewise.point.optimal": "Estimator optimal_estimator",
     "noisewise.populations.multivariate": "MultivariateNormal",
     "noisewise.populations.population": "Bernoulli Categorical Exponential Gamma Joint LocationScale LogNormal "
     "Normal Poisson Population Uniform",
@@ -174,6 +175,7 @@ __all__ = [
     "PureDP",
     "Quantile",
     "Query",
+    "RecordCheck",
     "Records",
     "Release",
     "Respondent",

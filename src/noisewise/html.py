@@ -1,7 +1,7 @@
 """Pages and pieces of HTML that need nothing from outside: one file, no script, no request.
 
     page        a whole report: headline, lead, pictures, sections
-    fragment    the same pieces for a notebook's cell (`_repr_html_`)
+    pieces      sections alone, for a notebook's cell (`_repr_html_`), whose page has a style of its own
 Everything that others wrote is escaped. A page follows the reader's light or dark scheme, prints in black on white, and
 is read on a telephone without scrolling sideways: a wide table becomes one card for each row there, and a picture may
 bring a narrow drawing of itself. In the dark, pictures (drawn on transparent ground) are inverted and their hues turned
@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape as escape_marks
 
 from noisewise.printable import printable_lines
 
-__all__ = ["Picture", "Section", "Table", "escape", "fragment", "page"]
+__all__ = ["MOST_SHOWN", "Picture", "Section", "Table", "escape", "page", "pieces"]
 
 CSS_PIXELS = 96 / 150  # a PNG's pixels at 150 to the inch, in those of a style sheet
+MOST_SHOWN = 40  # rows of what a value shows of itself in a notebook
 FEW_COLUMNS = 3  # that fit on a telephone side by side
 NUMBER = re.compile(r"[-+−]?\d[\d.,]*(e[-+]?\d+)?( ?%)?|[-–]|")
 
@@ -65,9 +66,9 @@ dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
   figure, tr, dl { break-inside: avoid; } h1, h2, caption { break-after: avoid; } h2 { margin-top: 1.4rem; }
 }
 """
-# A notebook has its own page; this touches only what is inside the fragment.
-FRAGMENT_STYLE = (
-    ".noisewise table{border-collapse:collapse;margin:.5em 0}"
+# A notebook has its own page; this touches only what is inside the pieces.
+PIECES_STYLE = (
+    ".noisewise h2{font-size:1.1em;margin:.3em 0}.noisewise table{border-collapse:collapse;margin:.5em 0}"
     ".noisewise th,.noisewise td{text-align:left;padding:.2em 1em .2em 0}"
     ".noisewise th{border-bottom:1px solid #8886}.noisewise .number{text-align:right}"
     ".noisewise p{margin:.4em 0;max-width:46em}.noisewise dl{display:grid;"
@@ -175,23 +176,10 @@ def page(
     )
 
 
-def fragment(
-    headline: str,
-    *,
-    text: str = "",
-    facts: Sequence[tuple[str, str]] = (),
-    tables: Sequence[Table] = (),
-    pictures: Sequence[Picture] = (),
-) -> str:
-    """What a notebook shows for an object: a headline, paragraphs, pictures, facts, tables."""
-    pieces: Iterable[str] = (
-        f"<p><strong>{escape(headline)}</strong></p>" if headline else "",
-        _paragraphs(text),
-        *(picture.html() for picture in pictures),
-        _facts(facts),
-        *(table.html() for table in tables),
-    )
-    return f'<div class="noisewise"><style>{FRAGMENT_STYLE}</style>{"".join(pieces)}</div>'
+def pieces(*sections: Section) -> str:
+    """Sections alone: what a value shows of itself in a notebook."""
+    body = "\n".join(section.html() for section in sections)
+    return f'<div class="noisewise"><style>{PIECES_STYLE}</style>\n{body}\n</div>'
 
 
 def escape(text: str) -> str:

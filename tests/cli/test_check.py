@@ -5,13 +5,17 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import stat
+import tomllib
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 from command_line import Run, run_here
+
+from noisewise.printable import toml_key
 
 DATA = Path(os.environ.get("NOISEWISE_DATA", "/nowhere"))
 CANARY = "83751.90642"
@@ -125,6 +129,31 @@ def test_a_semicolon_file_in_latin_1_with_decimal_commas_is_understood(home: Pat
     assert "300 records" in told
     assert "What to do" not in told
     assert run(*release("x.csv"))[0] == 0
+
+
+def test_hints_can_be_pasted_into_a_spec_whatever_a_column_is_called(home: Path, run: Run) -> None:
+    """Keys such as CO(GT) need quotes in TOML: each hint is taken out of the message and read as TOML."""
+    name = "CO(GT) net"
+    Path("x.csv").write_text(
+        "CO(GT) net,s\n" + "".join(f"{-200 if k % 2 else k},{'x' if k % 3 else ''}\n" for k in range(90))
+    )
+    columns = f'{toml_key(name)} = {{ bounds = [0, 100] }}\ns = {{ levels = ["a", "b"] }}'
+    spec(90, columns, "histogram(s)")
+    code, told, _ = run("check", "x.toml", "--data", "x.csv")
+    assert code == 0
+    hints = re.findall(r"(?:missing|recode) = \{ .*? \}(?: \})? under", told)
+    read = [
+        tomllib.loads(hint.removesuffix(" under").replace("VALUE", "2").replace("OLD = NEW", 'x = "a"'))
+        for hint in hints
+    ]
+    assert {"missing": {name: [-200]}} in read
+    assert {"missing": {name: 2}} in read
+    assert {"recode": {"s": {"x": "a"}}} in read
+    spec(90, f"{toml_key(name)} = {{ bounds = [0, 100] }}", f"mean(column({name!r}))")
+    code, _, told = run(*release("x.csv"))
+    assert code == 2
+    (hint,) = re.findall(r"missing = \{ .*? \} under", told)
+    assert tomllib.loads(hint.removesuffix(" under").replace("CODE", "-200")) == {"missing": {name: [-200]}}
 
 
 def test_a_file_with_words_for_nothing_is_understood(home: Path, run: Run) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from noisewise.holder.cleaning import share_text
-from noisewise.html import Section, page
-from noisewise.printable import printable
+from noisewise.html import Section, page, pieces
+from noisewise.printable import printable, toml_key, toml_text
 
 if TYPE_CHECKING:
     from noisewise.holder.check import Code, ColumnCheck, RecordCheck, StatisticCheck
@@ -37,7 +38,7 @@ def text_of(check: RecordCheck, *, in_toml: bool) -> str:
 
 def html_of(check: RecordCheck, *, in_toml: bool) -> str:
     """The same as pieces of HTML, for a notebook."""
-    return "\n".join(section.html() for section in _sections(check, in_toml=in_toml))
+    return pieces(*_sections(check, in_toml=in_toml))
 
 
 def page_of(check: RecordCheck, *, in_toml: bool) -> str:
@@ -133,21 +134,21 @@ def _effect(effect: Effect) -> str:
 
 def _ways(column: ColumnCheck, *, in_toml: bool) -> list[str]:
     """What may be done about one column, as Python arguments or as it stands in a spec file."""
-    name, ways = printable(column.name), []
+    name, key, ways = printable(column.name), toml_key(column.name), []
     codes = [code.text for code in column.codes if code.where != "undeclared"]
     if codes:
-        listed = ", ".join(code if _is_plain(code) else f'"{code}"' for code in codes)
-        said = f"missing = {{ {name} = [{listed}] }} under [data]"
+        listed = ", ".join(code if _is_plain(code) else toml_text(code) for code in codes)
+        said = f"missing = {{ {key} = [{listed}] }} under [data]"
         if not in_toml:
             said = f"reader={{'missing': {{{name!r}: [{listed}]}}}}"
         ways.append(f"{name}: if {listed} means that nothing was given, say {said}.")
     if column.hint is not None and not codes:
         ways.append(f"{name}: {column.hint.reason}; {column.hint.toml if in_toml else column.hint.python}.")
     if (column.missing or codes) and column.fill is None:
-        filled = f"missing = {{ {name} = VALUE }} under [schema]" if in_toml else f"missing={{{name!r}: value}}"
+        filled = f"missing = {{ {key} = VALUE }} under [schema]" if in_toml else f"missing={{{name!r}: value}}"
         ways.append(f"{name}: missing values need a public value in their place ({filled}).")
     if column.undeclared:
-        said = f"recode = {{ {name} = {{ OLD = NEW }} }} under [data]"
+        said = f"recode = {{ {key} = {{ OLD = NEW }} }} under [data]"
         if not in_toml:
             said = f"reader={{'recode': {{{name!r}: {{old: new}}}}}}"
         ways.append(
@@ -159,5 +160,5 @@ def _ways(column: ColumnCheck, *, in_toml: bool) -> list[str]:
 
 
 def _is_plain(code: str) -> bool:
-    """Whether a code is written as a number."""
-    return code.lstrip("-").replace(".", "", 1).isdigit()
+    """Whether a code is a number as TOML and Python write it: 007 is not."""
+    return re.fullmatch(r"-?(0|[1-9][0-9]*)([.][0-9]+)?", code) is not None

@@ -29,7 +29,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from noisewise.errors import InvalidArgument, InvalidData
 from noisewise.holder.expressions import double
 from noisewise.holder.sources import GIVEN, KEY, ORDER, POSITION, RAW, Source, bad_data, check_cells, named
-from noisewise.printable import printable, shown
+from noisewise.printable import did_you_mean, printable, shown, toml_key
 from noisewise.schema import Bounded, Levels, Schema
 
 if TYPE_CHECKING:
@@ -44,6 +44,21 @@ EVERY_COLUMN = ""
 YEARS = {"%Y", "%y"}
 DATES_SAY = YEARS | {"%m", "%d", "%b", "%B", "%j", "%H", "%I", "%M", "%S", "%p", "%f"}
 NOT_FINITE = r"^\s*[+-]?(?i:nan|inf|infinity)\s*$"
+
+A_WORD = "words and numbers of at most 200 characters"
+EXPECTED = {
+    "delimiter": "a delimiter is one character, such as ';'",
+    "decimal": "decimals are written with '.' or ','",
+    "thousands": "between thousands stands one of . , ' _ or a space",
+    "encoding": 'give the name of an encoding, such as "cp1252"',
+    "header": "say true or false",
+    "names": "give a list of texts, one for each field",
+    "missing": f'give {A_WORD}, such as ["NA"], or a list for each column, such as {{ income = [-200] }}',
+    "dates": 'give a text for each column, such as { born = "%d.%m.%Y" }',
+    "yes": f'give a list of {A_WORD}, such as ["yes"], at most {MOST_WORDS}',
+    "no": f'give a list of {A_WORD}, such as ["no"], at most {MOST_WORDS}',
+    "recode": f'give levels for words, such as {{ "M" = "m" }}, at most {MOST_WORDS}',
+}
 
 Word = Annotated[str, Field(max_length=200)] | int | float
 Words = Annotated[list[Word], Field(max_length=MOST_WORDS)]
@@ -75,9 +90,12 @@ class Reader(BaseModel):
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             where = printable(first["loc"][0]) if first["loc"] else "reader"
-            wrong, given = first["msg"].removeprefix("Value error, "), shown(first["input"])
+            wrong, given = EXPECTED.get(where, ""), shown(first["input"])
+            if first["type"] == "value_error":  # in our own words
+                wrong = first["msg"].removeprefix("Value error, ")
             if first["type"] == "extra_forbidden":
-                wrong = f"there is no such option; there are {', '.join(cls.model_fields)}"
+                known = ", ".join(cls.model_fields)
+                wrong = f"there is no such option{did_you_mean(where, cls.model_fields)}; there are {known}"
         except (TypeError, ValueError):
             where, wrong, given = "reader", "it must be a mapping such as {'delimiter': ';'}", shown(options)
         raise InvalidArgument(f"{where} = {given}: {wrong[:1].lower()}{wrong[1:]}. Nothing was spent.", argument=where)
@@ -161,6 +179,7 @@ class Reader(BaseModel):
                 argument=of_files[0],
             )
         numbers, levels = by_kind(schema)
+        self._check_truths(numbers, levels)
         _check_columns("missing", self.missing, schema.columns)
         _check_columns("dates", self.dates, numbers)
         _check_columns("recode", self.recode, levels)
@@ -175,6 +194,19 @@ class Reader(BaseModel):
                     argument="recode",
                 )
 
+    def _check_truths(self, numbers: Mapping[str, Bounded], levels: Mapping[str, Levels]) -> None:
+        """Refuse a word for 1 or 0 that is itself a declared value, so that a record would be read as another one."""
+        for option, words, truth in (("yes", self.yes, 1), ("no", self.no, 0)):
+            for word in map(_text, words):
+                number = _finite(word.replace(self.decimal, "."))
+                for name, bounds in numbers.items():
+                    if number is not None and number != truth and bounds.low <= number <= bounds.high:
+                        raise _overridden(option, word, truth, f"is a number within the bounds of column {name!r}")
+                for name, column in levels.items():
+                    known = {str(level) for level in column.levels}
+                    if word in known and word != str(truth) and str(truth) in known:
+                        raise _overridden(option, word, truth, f"is a declared level of column {name!r}")
+
     def missing_words(self, name: str) -> list[str]:
         """The words that mean nothing was given in this column, as text."""
         return [_text(word) for word in (*self.missing.get(EVERY_COLUMN, ()), *self.missing.get(name, ()))]
@@ -188,6 +220,14 @@ class Reader(BaseModel):
                 known |= {_text(word): places[level] for word in words}
         everywhere, own = self.recode.get(EVERY_COLUMN, {}), self.recode.get(name, {})
         return known | {old: places[str(new)] for old, new in (everywhere | own).items() if str(new) in places}
+
+
+def _overridden(option: str, word: str, truth: int, reason: str) -> InvalidArgument:
+    return InvalidArgument(
+        f"{option}: {shown(word)} would be read as {truth}, but {reason}. Leave it out; for one column with levels, "
+        "recode says how this file writes them. Nothing was spent.",
+        argument=option,
+    )
 
 
 def by_kind(schema: Schema) -> tuple[dict[str, Bounded], dict[str, Levels]]:
@@ -357,7 +397,8 @@ def _check_types(raw: ir.Table, schema: Schema, reader: Reader, order: str | Non
             raise bad_data(
                 f"Column {name!r} holds dates, and a schema column must hold numbers, booleans or text",
                 python=f"say reader={{'dates': {{{name!r}: '%Y-%m-%d'}}}}: days since 1970-01-01, bounds in days",
-                toml=f'write dates = {{ {name} = "%Y-%m-%d" }} under [data]: days since 1970-01-01, bounds in days',
+                toml=f'write dates = {{ {toml_key(name)} = "%Y-%m-%d" }} under [data]: days since 1970-01-01, '
+                "bounds in days",
                 column=name,
                 fault="wrong type",
             )

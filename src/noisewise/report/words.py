@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from noisewise.laws import Form, additive_law
 from noisewise.printable import printable
 from noisewise.release import Release
-from noisewise.statistics.units import component_units
+from noisewise.statistics.units import component_units, feature_unit
 
 MOST_LINES = 40
 FEWEST_SDS = 4  # of a noisy count, above which a ratio to it means something
@@ -59,8 +59,12 @@ def group_lines(release: Release) -> list[str]:
     groups, estimate, spread = release.statistic.groups(release.schema), release.estimate, additive_law(release.law).sd
     size = len(release.value) // len(groups)
     names = [printable(label.removeprefix(f"{groups[0]}: ")) for label in release.labels[:size]]
-    has_mean = size > 1 and names[0] == "count"
-    heads = [name.replace("sum(", "mean(", 1) for name in names[1:]] if has_mean else []
+    averages = [one for one in release.statistic.averages(release.schema) if one.group == groups[0]]
+    has_mean = bool(averages)
+    heads = [
+        f"mean({printable(one.feature)}){f',{unit}' if unit else ''}"
+        for one, unit in zip(averages, (feature_unit(one.feature, release.schema) for one in averages), strict=True)
+    ]
     rows = [["", *names, *heads]]
     small = []
     for g, group in enumerate(groups[:MOST_LINES]):

@@ -338,7 +338,13 @@ def checked_row(row: tuple[Feature, ...], schema: Schema) -> tuple[Feature, ...]
 
 def with_column(feature: Feature, name: str, replacement: Feature) -> Feature:
     """The feature with one column replaced by another feature."""
-    if feature == as_feature(name):
-        return replacement
-    arguments = tuple(with_column(a, name, replacement) if isinstance(a, Feature) else a for a in feature.arguments)
+    return rewritten(feature, lambda one: replacement if one == as_feature(name) else None)
+
+
+def rewritten(feature: Feature, rule: Callable[[Feature], Feature | None]) -> Feature:
+    """The feature with every part for which the rule has another one replaced by it."""
+    other = rule(feature)
+    if other is not None:
+        return other
+    arguments = tuple(rewritten(a, rule) if isinstance(a, Feature) else a for a in feature.arguments)
     return Feature(feature.operation, arguments)

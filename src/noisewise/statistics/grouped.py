@@ -29,7 +29,7 @@ from noisewise.statistics.groups import (
     settled_groups,
     written_by,
 )
-from noisewise.statistics.protocol import Rows, Settled, Sort, Whole
+from noisewise.statistics.protocol import Average, Rows, Settled, Sort, Whole
 from noisewise.statistics.sensitivity import Sensitivity, checked_norm, checked_weights
 from noisewise.statistics.settling import given_weights, settled_counts
 
@@ -106,6 +106,14 @@ class GroupedMean(GroupedSums):
 
     def own(self) -> tuple[Feature, ...]:
         return (ONE, *self.features)
+
+    def averages(self, schema: Schema) -> tuple[Average, ...]:
+        size = len(self.own())
+        return tuple(
+            Average(group, feature, g * size, g * size + k)
+            for g, group in enumerate(self.groups(schema))
+            for k, feature in enumerate(self.features, 1)
+        )
 
 
 @dataclass(frozen=True, slots=True, init=False)

@@ -120,6 +120,16 @@ class Rows(Protocol):
         """The cell of each record: how many edges it has reached, or the whole number that the feature is."""
 
 
+@dataclass(frozen=True, slots=True)
+class Average:
+    """A mean that is released as a sum and a count: whose it is, of which feature, and the two components."""
+
+    group: str
+    feature: Feature
+    count: int
+    total: int
+
+
 class Statistic(ABC):
     """What is computed from records."""
 
@@ -186,6 +196,10 @@ class Statistic(ABC):
 
     def groups(self, schema: Schema) -> tuple[str, ...]:
         """The groups in words, where it is a statistic of each group."""
+        return ()
+
+    def averages(self, schema: Schema) -> tuple[Average, ...]:
+        """The means that are ratios of its components, where there are any."""
         return ()
 
     def is_categorical(self, schema: Schema) -> bool:
