@@ -53,14 +53,6 @@ class Coefficients(NamedTuple):
     log_tau: int
 
 
-class Responses(NamedTuple):
-    """The link, and what was done to counts above the cap in each group of holders."""
-
-    code: int
-    cap: Floats  # (G,)
-    is_kept: Integers  # (G,): records above it were refused
-
-
 class Shared(NamedTuple):
     """Arrays of every combination."""
 
@@ -93,7 +85,7 @@ class GlmData(NamedTuple):
     scratch: Scratch
     coefficients: Coefficients
     covariates: Covariates
-    responses: Responses
+    responses: Floats  # (G, 3): the link's code, the cap of a count, whether records above it were refused
     shared: Shared
     row: RowScratch
 
@@ -114,10 +106,11 @@ def _density(position: Floats, data: GlmData, gradient: Floats, has_gradient: bo
     _read(position, belief, coefficients, covariates, work, shared)
     value: float = 0.0
     for g in range(len(groups.n)):
-        if not group_moments(g, data):
+        size, response = groups.size[g], data.responses[g]
+        if not mixed_moments(groups.map[g], groups.pairs[g], size, response, shared, data.row, work.covariance):
             gradient.fill(0.0)
             return -np.inf
-        _copy_middle(groups.size[g], groups.pairs[g], shared.middle, work)
+        _copy_middle(size, groups.pairs[g], shared.middle, work)
         value += members_density(g, position, belief, groups, members, work, gradient)
         if not math.isfinite(value):
             gradient.fill(0.0)
@@ -192,36 +185,32 @@ def _read(
 
 
 @njit(cache=True)
-def group_moments(g: int, data: GlmData) -> bool:
-    """M (shared.middle) and C (scratch.covariance) of a group's rows, and those of every combination.
-
-    False where no row would have been kept.
-    """
-    groups, work, responses, shared, row = data.groups, data.scratch, data.responses, data.shared, data.row
-    size, pairs = groups.size[g], groups.pairs[g]
+def mixed_moments(
+    mapping: Floats, pairs: Integers, size: int, response: Floats, shared: Shared, row: RowScratch, covariance: Floats
+) -> bool:
+    """M (shared.middle) and C of a holder's rows, and those of every combination; False where no row would be kept."""
     total = 0.0
     for c in range(len(shared.share)):
-        kept = split_row(shared.theta, shared.mean[c], shared.factor[c], responses.code, responses.cap[g],
-                         responses.is_kept[g], row)  # fmt: skip
+        kept = split_row(shared.theta, shared.mean[c], shared.factor[c], response, row)
         if not kept > 0.0:
             return False
         shared.kept[c] = shared.share[c] * kept
         total += shared.kept[c]
-        write_moments(groups.map[g], pairs, size, shared.mean[c], row, shared.second[c], shared.fourth[c])
+        write_moments(mapping, pairs, size, shared.mean[c], row, shared.second[c], shared.fourth[c])
     if not total > 0.0:
         return False
     for r in range(size):
         shared.middle[r] = 0.0
         for c in range(len(shared.share)):
             shared.middle[r] += shared.kept[c] * shared.second[c, r] / total
-    work.covariance.fill(0.0)
+    covariance.fill(0.0)
     for c in range(len(shared.share)):
         shared.kept[c] /= total
         for r in range(size):
             away = shared.second[c, r] - shared.middle[r]
             for t in range(size):
                 shared.fourth[c, r, t] += away * (shared.second[c, t] - shared.middle[t])
-                work.covariance[r, t] += shared.kept[c] * shared.fourth[c, r, t]
+                covariance[r, t] += shared.kept[c] * shared.fourth[c, r, t]
     return True
 
 
@@ -237,7 +226,7 @@ def _copy_middle(size: int, pairs: Integers, middle: Floats, work: Scratch) -> N
 @njit(cache=True)
 def _pull_group(g: int, data: GlmData) -> None:
     """From the pulls on a group's M and C to those on theta, the shares, and the law within every combination."""
-    groups, work, responses, shared, row = data.groups, data.scratch, data.responses, data.shared, data.row
+    groups, work, shared, row = data.groups, data.scratch, data.shared, data.row
     size, n, pairs = groups.size[g], groups.n[g], groups.pairs[g]
     average, count = 0.0, len(shared.share)
     totals = np.zeros(count)
@@ -258,21 +247,26 @@ def _pull_group(g: int, data: GlmData) -> None:
                 shared.grip[r, t] = n * shared.kept[c] * work.grip[r, t]
             shared.pull[r] = n * shared.kept[c] * total
         # Once more what this combination's row is: only one of them is held at a time.
-        split_row(shared.theta, shared.mean[c], shared.factor[c], responses.code, responses.cap[g],
-                  responses.is_kept[g], row)  # fmt: skip
+        split_row(shared.theta, shared.mean[c], shared.factor[c], data.responses[g], row)
         write_moments(groups.map[g], pairs, size, shared.mean[c], row, shared.second[c], shared.fourth[c])
         begin_pulls(row)
         row.scalars[3] = by_kept
         pull_moments(groups.map[g], pairs, size, shared.pull, shared.grip, row, shared.by_mean[c])
-        pull_split(shared.theta, shared.mean[c], shared.factor[c], row, shared.by_theta, shared.by_mean[c],
-                   shared.by_factor[c])  # fmt: skip
+        pull_split(
+            shared.theta, shared.mean[c], shared.factor[c], row, shared.by_theta, shared.by_mean[c], shared.by_factor[c]
+        )
 
 
 @njit(cache=True)
 def _finish(
-    position: Floats, belief: Belief, coefficients: Coefficients, covariates: Covariates, work: Scratch,
-    shared: Shared, gradient: Floats,
-) -> float:  # fmt: skip
+    position: Floats,
+    belief: Belief,
+    coefficients: Coefficients,
+    covariates: Covariates,
+    work: Scratch,
+    shared: Shared,
+    gradient: Floats,
+) -> float:
     """From those pulls to the gradient; returns the log prior."""
     count, d, k = covariates.slope.shape
     r, value = covariates.contrast.shape[1], 0.0

@@ -38,11 +38,14 @@ class Link:
     name: str
     code: int
     mean: Callable[[Floats], Floats]
-    draw: Callable[[np.random.Generator, Floats], Floats]
+    draw_at: Callable[[np.random.Generator, Floats], Floats]  # responses with these means
     width: float  # prior sd of s at a likely place, and of a slope times a likely sd
     is_count: bool = False
     ratio: str | None = None
-    mean_name: str = "probability"
+
+    def draw(self, rng: np.random.Generator, s: Floats) -> Floats:
+        """One response for each s."""
+        return self.draw_at(rng, self.mean(s))
 
 
 def _expit(s: Floats) -> Floats:
@@ -61,22 +64,25 @@ def _rate(s: Floats) -> Floats:
     return np.asarray(np.exp(np.minimum(s, 40.0)))
 
 
-LOGIT_LINK = Link(
-    "logistic", LOGISTIC, _expit, lambda rng, s: (rng.random(s.shape) < _expit(s)).astype(float), 2.5,
-    ratio="odds ratio",
-)  # fmt: skip
-PROBIT_LINK = Link("probit", PROBIT, _ndtr, lambda rng, s: (rng.random(s.shape) < _ndtr(s)).astype(float), 1.5)
-POISSON_LINK = Link(
-    "Poisson", POISSON, _rate, lambda rng, s: rng.poisson(np.minimum(_rate(s), 1e15)).astype(float), 1.5,
-    is_count=True, ratio="rate ratio", mean_name="rate",
-)  # fmt: skip
+def _yes_no(rng: np.random.Generator, share: Floats) -> Floats:
+    return np.asarray(rng.random(share.shape) < share, float)
+
+
+def _counts(rng: np.random.Generator, rate: Floats) -> Floats:
+    return np.asarray(rng.poisson(np.minimum(rate, 1e15)), float)
+
+
+LOGIT_LINK = Link("logistic", LOGISTIC, _expit, _yes_no, 2.5, ratio="odds ratio")
+PROBIT_LINK = Link("probit", PROBIT, _ndtr, _yes_no, 1.5)
+POISSON_LINK = Link("Poisson", POISSON, _rate, _counts, 1.5, is_count=True, ratio="rate ratio")
 
 
 @njit(cache=True)
-def response_moments(code: int, cap: float, is_kept: int, s: float, value: Floats, slope: Floats) -> None:
-    """Write m_k(s) and dm_k/ds, k = 0..4; `is_kept` says that counts above the cap were refused."""
+def response_moments(response: Floats, s: float, value: Floats, slope: Floats) -> None:
+    """Write m_k(s) and dm_k/ds, k = 0..4, for (code, cap, whether counts above the cap were refused)."""
+    code = int(response[0])
     if code == POISSON:
-        _count_moments(cap, is_kept, s, value, slope)
+        _count_moments(response[1], response[2] > 0.0, s, value, slope)
         return
     if code == LOGISTIC:
         small = math.exp(-abs(s))
@@ -96,19 +102,20 @@ def response_moments(code: int, cap: float, is_kept: int, s: float, value: Float
 
 
 @njit(cache=True)
-def _count_moments(cap: float, is_kept: int, s: float, value: Floats, slope: Floats) -> None:
+def _count_moments(cap: float, is_kept: bool, s: float, value: Floats, slope: Floats) -> None:
     """Those of a Poisson count, from its likeliest value within the cap downwards and upwards."""
     value.fill(0.0)
     slope.fill(0.0)
-    rate = math.exp(min(s, 600.0))
-    start = min(math.floor(rate), cap)
+    s = min(max(s, -600.0), 600.0)
+    rate = math.exp(s)
+    start = cap if rate >= cap else float(math.floor(rate))
     top = math.exp(start * s - rate - math.lgamma(start + 1.0)) if rate < 1e15 else 0.0
+    y, p = start, top
     for direction in (-1, 1):
-        y, p = start, top
         if direction == 1:
             y, p = start + 1.0, top * rate / (start + 1.0)
         while 0.0 <= y <= cap and p > NEGLIGIBLE * top:
-            power, step = 1.0, 0.0
+            power = 1.0
             for k in range(ORDER):
                 value[k] += power * p
                 if is_kept:
@@ -119,8 +126,10 @@ def _count_moments(cap: float, is_kept: int, s: float, value: Floats, slope: Flo
             step = (y + 1.0) if direction == 1 else y
             p = p * rate / step if direction == 1 else p * step / rate
             y += direction
-    if not is_kept:
+    if not is_kept and y > cap:
         above = max(0.0, 1.0 - value[0])
+        if rate < y + 1.0:  # 1 - sum is rounding where hardly anything lies above: no more than a geometric tail does
+            above = min(above, p / (1.0 - rate / (y + 1.0)))
         power = 1.0
         for k in range(ORDER):
             value[k] += power * above
@@ -128,9 +137,7 @@ def _count_moments(cap: float, is_kept: int, s: float, value: Floats, slope: Flo
 
 
 @njit(cache=True)
-def scalar_moments(
-    code: int, cap: float, is_kept: int, m: float, sigma: float, moment: Floats, by_m: Floats, by_sigma: Floats
-) -> float:
+def scalar_moments(response: Floats, m: float, sigma: float, moment: Floats, by_m: Floats, by_sigma: Floats) -> float:
     """Write T (5, 5) at i + j <= 4 and its slopes in m and sigma, of the rows that were kept; return their share.
 
     Where the response alone matters (sigma = 0) t is 0.
@@ -139,13 +146,13 @@ def scalar_moments(
     moment.fill(0.0)
     by_m.fill(0.0)
     by_sigma.fill(0.0)
-    step = min(WIDEST_STEP, STRIPS[code] / max(sigma, 1e-300))
+    step = min(WIDEST_STEP, STRIPS[int(response[0])] / max(sigma, 1e-300))
     half = min(math.ceil(REACH / step), MOST_NODES) if sigma > 0.0 else 0
     step = REACH / max(half, 1)
     for node in range(-half, half + 1):
         t = node * step
         weight = step * math.exp(-0.5 * t * t) / ROOT_2_PI if half else 1.0
-        response_moments(code, cap, is_kept, m + sigma * t, value, slope)
+        response_moments(response, m + sigma * t, value, slope)
         for j in range(ORDER):
             power = weight
             for i in range(ORDER - j):

@@ -21,18 +21,19 @@ import numpy as np
 from noisewise.regression.configurations import Configurations, is_discrete
 from noisewise.regression.coordinates import Belief
 from noisewise.regression.density import make_data
-from noisewise.regression.glm.density import Coefficients, Covariates, GlmData, Responses, Shared
+from noisewise.regression.glm.density import Coefficients, Covariates, GlmData, Shared
 from noisewise.regression.glm.links import Link
 from noisewise.regression.glm.row_moments import row_scratch
 from noisewise.regression.groups import group_holders
 from noisewise.regression.observed import Observed
 from noisewise.regression.problem import Holder, LocationX, Prior, Problem
 from noisewise.regression.units import Units
+from noisewise.statistics.feature import Feature
 from noisewise.types import Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Belief0:
+class CoefficientBelief:
     """xi ~ N(0, I): theta = base + turn xi; with a learned scale those of `is_scaled` are N(0, tau^2)."""
 
     base: Floats
@@ -56,13 +57,13 @@ class GlmProblem:
     link: Link
     holders: tuple[Holder, ...]  # rows P (1, v, y), pairs into them
     caps: tuple[Cap, ...]
-    prior: Belief0
+    prior: CoefficientBelief
     covariates: LocationX
     units: Units  # of the features; the response's are its own
 
     @property
     def d(self) -> int:
-        return self.covariates.offset.shape[1]
+        return int(self.covariates.offset.shape[1])
 
 
 def feature_units(units: Units) -> Units:
@@ -80,19 +81,25 @@ def whole_rows(holder: Holder, mapping: Floats, *, intercept: bool) -> Holder:
     return replace(holder, map=mapping, pairs=holder.pairs if intercept else holder.pairs + 1)
 
 
-def default_widths(features: Sequence[object], observed: Observed, made: Configurations, link: Link) -> Floats:
+def default_widths(features: Sequence[Feature], observed: Observed, made: Configurations, link: Link) -> Floats:
     """The prior sd of theta_i (d,), in working units."""
     spread = np.array(observed.spread[:-1], float)
     for i, feature in enumerate(features):
-        if is_discrete(feature):  # type: ignore[arg-type]
+        if is_discrete(feature):
             spread[i] = np.ptp(made.constant[:, i]) * observed.units.factor[i] or spread[i]
     return np.asarray(link.width / spread)
 
 
 def coefficient_belief(
-    given: tuple[Floats, Floats] | None, *, is_learned: bool, intercept: bool, observed: Observed, widths: Floats,
-    link: Link, cap: float,
-) -> Belief0:  # fmt: skip
+    given: tuple[Floats, Floats] | None,
+    *,
+    is_learned: bool,
+    intercept: bool,
+    observed: Observed,
+    widths: Floats,
+    link: Link,
+    cap: float,
+) -> CoefficientBelief:
     """The prior of theta (d + 1,); `given` are mean and covariance in the users' units, intercept first."""
     centre, factor = observed.units.centre[:-1], observed.units.factor[:-1]
     d, p = len(centre), len(centre) + int(intercept)
@@ -103,7 +110,7 @@ def coefficient_belief(
         to_working[0, 0] = 1.0
     if given is not None:
         mean, covariance = given
-        return Belief0(to_working @ mean, to_working @ np.linalg.cholesky(covariance), np.zeros(p), False)
+        return CoefficientBelief(to_working @ mean, to_working @ np.linalg.cholesky(covariance), np.zeros(p), False)
     turn, base = np.zeros((d + 1, p)), np.zeros(d + 1)
     turn[1:, p - d :] = np.diag(widths)
     if intercept:  # theta_0 + theta' c_v, where the features are likely to lie
@@ -113,7 +120,7 @@ def coefficient_belief(
     else:
         turn[0] = centre * factor * widths  # beta' c
     scaled = np.array([0.0] * int(intercept) + [float(is_learned)] * d)
-    return Belief0(base, turn, scaled, is_learned)
+    return CoefficientBelief(base, turn, scaled, is_learned)
 
 
 def glm_data(problem: GlmProblem) -> GlmData:
@@ -124,11 +131,25 @@ def glm_data(problem: GlmProblem) -> GlmData:
     effects = cholesky + k * (k + 1) // 2
     tilts = effects + k * r
     belief = Belief(
-        mean=np.zeros(d + 1), precision=np.eye(d + 1), shape=1.0, rate=1.0, location=np.zeros(k), strength=1.0,
-        wishart=np.ascontiguousarray(x.scale, np.float64), degrees=float(x.degrees), intercept=0, is_relative=0,
-        is_learned=0, is_scaled=0, is_whitened=0, log_sigma=0, cholesky=cholesky, mu=effects, log_tau=p,
+        mean=np.zeros(d + 1),
+        precision=np.eye(d + 1),
+        shape=1.0,
+        rate=1.0,
+        location=np.zeros(k),
+        strength=1.0,
+        wishart=np.ascontiguousarray(x.scale, np.float64),
+        degrees=float(x.degrees),
+        intercept=0,
+        is_relative=0,
+        is_learned=0,
+        is_scaled=0,
+        is_whitened=0,
+        log_sigma=0,
+        cholesky=cholesky,
+        mu=effects,
+        log_tau=p,
         mixing=tilts + s,
-    )  # fmt: skip
+    )
     kinds = list(dict.fromkeys((cap.cap, cap.is_kept) for cap in problem.caps))
     how = [1 + kinds.index((cap.cap, cap.is_kept)) for cap in problem.caps]
     plain = Problem(problem.holders, Prior(belief.mean, belief.precision, 1.0, 1.0), x, True)
@@ -137,23 +158,47 @@ def glm_data(problem: GlmProblem) -> GlmData:
     base = make_data(belief, groups, members)
     count, pairs = x.configurations, groups.pairs.shape[1]
     offset, slope, tilt, contrast = map(np.ascontiguousarray, (x.offset, x.slope, x.tilt, x.contrast))
-    shapes = [
-        (count,), (count,), (count,), (count, d), (count, d, k), (count, pairs), (count, pairs, pairs), (pairs,),
-        (pairs,), (pairs, pairs), (count,), (count, d), (count, d, k), (k, r), (k, r), (count, k), (d + 1,), (d + 1,),
-    ]  # fmt: skip
     return GlmData(
-        belief, groups, members, base.scratch,
+        belief,
+        groups,
+        members,
+        base.scratch,
         Coefficients(
-            np.ascontiguousarray(problem.prior.base), np.ascontiguousarray(problem.prior.turn),
-            problem.prior.is_scaled.astype(np.int64), p if problem.prior.is_learned else -1,
+            np.ascontiguousarray(problem.prior.base),
+            np.ascontiguousarray(problem.prior.turn),
+            problem.prior.is_scaled.astype(np.int64),
+            p if problem.prior.is_learned else -1,
         ),
         Covariates(offset, slope, tilt, contrast, effects, tilts),
-        Responses(
-            problem.link.code, np.array([cap for cap, _ in by_group], float),
-            np.array([is_kept for _, is_kept in by_group], np.int64),
-        ),
-        Shared(*(np.zeros(shape) for shape in shapes)), row_scratch(d, k, pairs),
-    )  # fmt: skip
+        np.array([[problem.link.code, cap, is_kept] for cap, is_kept in by_group], float),
+        shared_arrays(count, d, k, r, pairs),
+        row_scratch(d, k, pairs),
+    )
+
+
+def shared_arrays(count: int, d: int, k: int, r: int, pairs: int) -> Shared:
+    """Room for `count` combinations of d features, k numbers and their r effects."""
+    shapes = [
+        (count,),
+        (count,),
+        (count,),
+        (count, d),
+        (count, d, k),
+        (count, pairs),
+        (count, pairs, pairs),
+        (pairs,),
+        (pairs,),
+        (pairs, pairs),
+        (count,),
+        (count, d),
+        (count, d, k),
+        (k, r),
+        (k, r),
+        (count, k),
+        (d + 1,),
+        (d + 1,),
+    ]
+    return Shared(*(np.zeros(shape) for shape in shapes))
 
 
 def size_of(data: GlmData) -> int:

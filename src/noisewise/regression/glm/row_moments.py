@@ -3,11 +3,11 @@
 Within a combination x = mu + F e, e ~ N(0, I), and y depends on x through s = theta_0 + theta' x alone. With
 b = F' theta, sigma = |b|, u = b/sigma and t = u' e:
     s = m + sigma t,      x = mu + h t + r,      h = F u,     r ~ N(0, R), R = F F' - h h', independent of (t, y),
-so the row is G q + r with q = (1, t, y): a polynomial in two scalars plus a normal rest. For a holder's row P (1, x, y),
-H = P G and S = P R P', and a product v_a v_b has the six coefficients pi_ab of H_a q H_b q in (1, t, y, t^2, ty, y^2):
+so the row is G q + r with q = (1, t, y): a polynomial in two scalars plus a normal rest. For a holder's row
+P (1, x, y), H = P G and S = P R P', and pi_ab the six coefficients of (H_a q)(H_b q) in q~ = (1, t, y, t^2, ty, y^2),
     M_ab = pi_ab' E q~ + S_ab,      E q~ and E q~ q~' made of the fifteen T_ij (links.py),
-    C_ab,cd = pi_ab' Cov(q~) pi_cd + S_ac S_bd + S_ad S_bc + S_ac B_bd + S_bd B_ac + S_ad B_bc + S_bc B_ad,  B = H E qq' H'
-exactly. The gradient goes back the same way.
+    C_ab,cd = pi_ab' Cov(q~) pi_cd + S_ac S_bd + S_ad S_bc + S_ac B_bd + S_bd B_ac + S_ad B_bc + S_bc B_ad
+with B = H E qq' H', exactly. The gradient goes back the same way.
 """
 
 from __future__ import annotations
@@ -58,15 +58,37 @@ def row_scratch(features: int, numbers: int, pairs: int) -> RowScratch:
     """Arrays of the right sizes."""
     d, k, m = features, numbers, features + 2
     shapes = [
-        (4,), (k,), (d,), (d, d), (ORDER, ORDER), (ORDER, ORDER), (ORDER, ORDER), (m, 3), (m, m), (m, m), (pairs, 6),
-        (pairs,), (pairs, 6), (pairs, 6), (m, 3), (m, m), (m, m), (ORDER, ORDER), (d,), (d, d), (k,),
-    ]  # fmt: skip
+        (4,),
+        (k,),
+        (d,),
+        (d, d),
+        (ORDER, ORDER),
+        (ORDER, ORDER),
+        (ORDER, ORDER),
+        (m, 3),
+        (m, m),
+        (m, m),
+        (pairs, 6),
+        (pairs,),
+        (pairs, 6),
+        (pairs, 6),
+        (m, 3),
+        (m, m),
+        (m, m),
+        (ORDER, ORDER),
+        (d,),
+        (d, d),
+        (k,),
+    ]
     return RowScratch(*(np.zeros(shape) for shape in shapes))
 
 
 @njit(cache=True)
-def split_row(theta: Floats, mean: Floats, factor: Floats, code: int, cap: float, is_kept: int, own: RowScratch) -> float:
-    """m, sigma, u, h, R and T of x = mean + factor e; returns the share of rows that were kept."""
+def split_row(theta: Floats, mean: Floats, factor: Floats, response: Floats, own: RowScratch) -> float:
+    """m, sigma, u, h, R and T of x = mean + factor e; returns the share of rows that were kept.
+
+    `response` is the link's code, the cap of a count, and whether records above it were refused.
+    """
     d, k = factor.shape
     middle, size = theta[0], 0.0
     for i in range(d):
@@ -94,7 +116,7 @@ def split_row(theta: Floats, mean: Floats, factor: Floats, code: int, cap: float
                 total += factor[a, j] * factor[b, j]
             own.rest[a, b] = total - own.along[a] * own.along[b]
     own.scalars[0], own.scalars[1] = middle, sigma
-    own.scalars[2] = scalar_moments(code, cap, is_kept, middle, sigma, own.moment, own.by_m, own.by_sigma)
+    own.scalars[2] = scalar_moments(response, middle, sigma, own.moment, own.by_m, own.by_sigma)
     return float(own.scalars[2])
 
 
@@ -183,7 +205,7 @@ def begin_pulls(own: RowScratch) -> None:
 def pull_moments(
     mapping: Floats, pairs: Integers, size: int, pull: Floats, grip: Floats, own: RowScratch, by_mean: Floats
 ) -> None:
-    """From pulls on M (size,) and C (size, size; half of <grip, dC>) to those on mu, h, R and T; after write_moments."""
+    """From pulls on M and on C (half of <grip, dC>) to those on mu, h, R and T; after `write_moments`."""
     _pull_products(size, pull, grip, own)
     own.pull_rows.fill(0.0)
     own.pull_spread.fill(0.0)
@@ -207,8 +229,15 @@ def pull_moments(
     m, count = own.rows.shape[0], len(own.along)
     for a in range(m):
         for b in range(m):
-            _pull_square(own.pull_square[a, b], own.rows[a], own.rows[b], own.moment, own.pull_rows[a],
-                         own.pull_rows[b], own.pull_moment)  # fmt: skip
+            _pull_square(
+                own.pull_square[a, b],
+                own.rows[a],
+                own.rows[b],
+                own.moment,
+                own.pull_rows[a],
+                own.pull_rows[b],
+                own.pull_moment,
+            )
     for a in range(m):
         for i in range(count):
             by_mean[i] += mapping[a, 1 + i] * own.pull_rows[a, 0]
@@ -264,7 +293,9 @@ def _pull_square(
 
 
 @njit(cache=True)
-def pull_split(theta: Floats, mean: Floats, factor: Floats, own: RowScratch, by_theta: Floats, by_mean: Floats, by_factor: Floats) -> None:
+def pull_split(
+    theta: Floats, mean: Floats, factor: Floats, own: RowScratch, by_theta: Floats, by_mean: Floats, by_factor: Floats
+) -> None:
     """From the pulls on T, h, R and the log share kept to those on theta, mu and F."""
     d, k = factor.shape
     by_middle = own.scalars[3] * own.by_m[0, 0]
