@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from noisewise.privacy.guarantee import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP
     from noisewise.query import Answer, Query
     from noisewise.regression.estimator import PrivateLinearRegression
+    from noisewise.regression.glm.model import LogisticRegression, PoissonRegression, ProbitRegression
     from noisewise.regression.model import LinearRegression
     from noisewise.regression.priors import GivenMoments, NormalCovariates, NormalInverseGamma
     from noisewise.release import Release
@@ -114,8 +115,8 @@ _HOME = {
     "noisewise.privacy.guarantee": "ApproxDP GaussianDP PureDP ZeroConcentratedDP",
     "noisewise.query": "Answer Query",
     "noisewise.regression.estimator": "PrivateLinearRegression",
-    "noisewise.regression.model": "LinearRegression",
-    "noisewise.regression.priors": "GivenMoments NormalCovariates NormalInverseGamma",
+    "noisewise.regression.glm.model": "LogisticRegression PoissonRegression ProbitRegression",
+    "noisewise.regression.model": "GivenMoments LinearRegression NormalCovariates NormalInverseGamma",
     "noisewise.release": "Release",
     "noisewise.schema": "Bounded Levels Schema",
     "noisewise.statistics": "Count Histogram Marginals Maximum Mean Median Minimum Moments Quantile Records "
@@ -155,6 +156,7 @@ __all__ = [
     "LinearRegression",
     "LocationScale",
     "LogNormal",
+    "LogisticRegression",
     "Marginals",
     "Maximum",
     "Mean",
@@ -168,10 +170,12 @@ __all__ = [
     "NormalInverseGamma",
     "Plan",
     "Poisson",
+    "PoissonRegression",
     "Population",
     "Posterior",
     "Precision",
     "PrivateLinearRegression",
+    "ProbitRegression",
     "PureDP",
     "Quantile",
     "Query",
