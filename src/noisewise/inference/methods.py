@@ -120,3 +120,4 @@ class Found:
     log_evidence: float | None = None
     moments: Mapping[str, tuple[Any, Any]] | None = None
     energy: Floats | None = None
+    described: object = None  # the model, where what was observed completed it (which groups there are)

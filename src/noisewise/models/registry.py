@@ -1,6 +1,12 @@
 """Models by name: what a spec file and a saved posterior may hold, and one way to write and to read all of them.
 
-    register_model("LinearRegression", "linear_regression", load)
+    def _grouped() -> type[ModelBase]:
+    from noisewise.grouped.model import Grouped
+
+    return Grouped
+
+
+register_model("LinearRegression", "linear_regression", load)
     linear_regression(features=['age'], response='cost', ...)        graphical_model(cliques=[...], levels={...})
 
 `load` imports the model by a statement of its own, when it is first asked for. A file never says what is imported: a
@@ -113,3 +119,4 @@ def _graphical_model() -> type[ModelBase]:
 
 register_model("LinearRegression", "linear_regression", _linear_regression)
 register_model("GraphicalModel", "graphical_model", _graphical_model)
+register_model("Grouped", "grouped", _grouped)

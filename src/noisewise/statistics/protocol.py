@@ -188,6 +188,10 @@ class Statistic(ABC):
         """The groups in words, where it is a statistic of each group."""
         return ()
 
+    def by_group(self) -> tuple[tuple[str, ...], tuple[Feature, ...]]:
+        """The columns that make groups and the features summed in each, where it is a statistic of each group."""
+        return (), ()
+
     def is_categorical(self, schema: Schema) -> bool:
         """True where each record answers with one of a few cells."""
         return False
