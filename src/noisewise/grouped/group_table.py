@@ -17,11 +17,12 @@ import numpy as np
 from noisewise.grouped.lines import Line
 from noisewise.grouped.record_moments import Box
 from noisewise.grouped.terms import AnyTerm
-from noisewise.grouped.zoom import cut, log_total, mesh, narrowed, tempered
+from noisewise.grouped.zoom import climbed, cut, log_total, mesh, narrowed, tempered
 from noisewise.types import Floats, Ints
 
-__all__ = ["GroupTable", "Nodes", "group_box", "group_table"]
+__all__ = ["GroupTable", "Nodes", "group_box", "group_table", "start_box"]
 
+WHOLE = {1: (129,), 2: (65, 49)}
 COARSE = {1: (41,), 2: (17, 15)}
 FINE = {1: (81,), 2: (41, 29)}
 FINE_SLOW = {1: (61,), 2: (31, 23)}
@@ -95,6 +96,7 @@ class _Search:
         self.terms, self.lines, self.wide, self.log_prior = tuple(terms), tuple(lines), wide, log_prior
         self.nodes = [Nodes.between(0, term.window.sizes.size - 1, STEPS) for term in terms]
         self.joint: list[Floats] = []
+        self.keeps_sizes = False
 
     def prior(self, grids: list[Floats]) -> Floats:
         """The log-density of every parameter's prior; of pooled ones a wide normal law about it."""
@@ -116,13 +118,15 @@ class _Search:
             parts.append(nodes.log_weight(term)[:, None] + table)
         summed = [log_total(part, 0) for part in parts]
         log = np.sum(summed, axis=0) + self.prior(grids).ravel()
+        if self.keeps_sizes:
+            return np.asarray(log.reshape(shape))
         self.joint = []
         for d, (term, part) in enumerate(zip(self.terms, parts, strict=True)):
             with np.errstate(invalid="ignore"):
                 joint = np.where(np.isfinite(part), log - summed[d] + part, -np.inf)
             self.joint.append(joint.reshape(-1, *shape))
-            if not term.window.is_one:
-                beta, share = tempered(self.joint[-1])
+            if not (term.window.is_one or self.keeps_sizes):
+                _, share = tempered(self.joint[-1])
                 low, high = cut(share.reshape(len(share), -1).sum(axis=1), self.nodes[d].places, 1e-6)
                 last = term.window.sizes.size - 1
                 self.nodes[d] = Nodes.between(int(low), min(int(high), last), STEPS)
@@ -158,7 +162,11 @@ def start_box(lines: Sequence[Line], wide: set[int]) -> Box:
 def group_box(terms: Sequence[AnyTerm], lines: Sequence[Line], wide: set[int]) -> tuple[Box, list[Nodes]]:
     """Where a group's likelihood has its mass, by laws that are quick: a box on the lines, and its sizes."""
     search = _Search([term.rough() for term in terms], None, lines, wide)
-    box = narrowed(search, start_box(lines, wide), COARSE[len(lines)])
+    whole = start_box(lines, wide)
+    search.keeps_sizes = True
+    box = climbed(search, whole, WHOLE[len(lines)])
+    search.keeps_sizes = False
+    box = narrowed(search, box, COARSE[len(lines)], limits=whole)
     return box, search.nodes
 
 
@@ -170,8 +178,10 @@ def group_table(
     search = _Search(terms, None, lines, wide)
     search.nodes = list(nodes)
     is_slow = any(term.is_slow for term in terms)
-    roomy = tuple((low - 0.25 * (high - low), high + 0.25 * (high - low)) for low, high in box)
-    box = narrowed(search, roomy, COARSE[p])
+    limits = start_box(lines, wide)
+    roomy = tuple((max(low - 0.2 * (high - low), least), min(high + 0.2 * (high - low), most))
+                  for (low, high), (least, most) in zip(box, limits, strict=True))
+    box = narrowed(search, roomy, COARSE[p], limits=start_box(lines, wide))
     sizes = list((FINE_SLOW if is_slow else FINE)[p])
     slope = search.steepness()
     coarse = COARSE[p]

@@ -18,18 +18,18 @@ import numpy as np
 
 from noisewise.grouped.draws import Pool, Slices, settled_draws
 from noisewise.grouped.group_sizes import draw_sizes
-from noisewise.grouped.group_table import GroupTable, group_box, group_table
+from noisewise.grouped.group_table import GroupTable, group_box, group_table, start_box
 from noisewise.grouped.model import SHARE, SIZE, Grouped, centre_name, spread_name
 from noisewise.grouped.observed import (
     Holders,
     RecordSet,
-    expected_people,
     group_names,
     holder_terms,
     record_set,
     terms_by_group,
 )
 from noisewise.grouped.pooling import Pooled, Spread, draw_common
+from noisewise.grouped.record_moments import shared_moments
 from noisewise.grouped.tents import chosen, normal_masses
 from noisewise.grouped.terms import AnyTerm
 from noisewise.grouped.words import law_words, sentences
@@ -45,6 +45,7 @@ from noisewise.types import Floats, Ints
 __all__ = ["METHODS", "Observed", "Problem", "learn", "observe", "record_sets"]
 
 TURNS = 2
+ROUGH = (65, 49)  # points of the splines by which places are found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,18 +98,18 @@ def problem_of(observed: Observed) -> Problem:
     """Every group's table: moments are prepared once for all, in two steps."""
     model = observed.model
     wide = {k for k, line in enumerate(model.lines) if line.name in model.pooled}
+    whole = start_box(model.lines, wide)
     if observed.holders is not None:
         terms: list[list[AnyTerm]] = [[term] for term in observed.holders.terms]
+        found = [group_box(own, model.lines, wide) for own in terms]
     else:
-        terms = terms_by_group(observed.sets)
-        from noisewise.grouped.group_table import start_box
-
-        for one in observed.sets:
-            one.moments.prepare([start_box(model.lines, wide)], 1.0)
-    found = [group_box(own, model.lines, wide) for own in terms]
-    roomy = [tuple((low - 0.6 * (high - low), high + 0.6 * (high - low)) for low, high in box) for box, _ in found]
-    for one in observed.sets:
-        one.moments.prepare(roomy, expected_people(observed.sets))
+        rough = [one.moments.over(whole, ROUGH) for one in observed.sets]
+        found = [group_box(own, model.lines, wide) for own in terms_by_group(observed.sets, [[m] for m in rough])]
+        roomy = [tuple((max(low - 0.5 * (high - low), a), min(high + 0.5 * (high - low), b))
+                       for (low, high), (a, b) in zip(box, whole, strict=True)) for box, _ in found]
+        fine = [shared_moments(one.moments, whole, roomy, [float(term.window.sizes[-1]) for term in one.terms])
+                for one in observed.sets]
+        terms = terms_by_group(observed.sets, fine)
     tables = [group_table(own, model.lines, wide, *place) for own, place in zip(terms, found, strict=True)]
     pooled = tuple(Pooled(k, line, Spread(model.spread_of(line.name)))
                    for k, line in enumerate(model.lines) if line.name in model.pooled)

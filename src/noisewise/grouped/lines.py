@@ -25,7 +25,7 @@ from noisewise.types import Array, Floats
 __all__ = ["Frozen", "Line"]
 
 POINTS = 4001  # quantiles by which moments on the line are taken
-TAIL = 1e-6  # of the prior, beyond which nothing is looked for
+TAIL = 2e-5  # of the prior, beyond which nothing is looked for
 
 
 class Frozen(Protocol):
@@ -88,7 +88,7 @@ class Line:
 
     @cached_property
     def range(self) -> tuple[float, float]:
-        """Where the prior has all but 2e-6 of its mass."""
+        """Where the prior has all but 4e-5 of its mass."""
         low, high = self.quantile(np.array([TAIL, 1 - TAIL]))
         return float(low), float(high)
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
-
-import numpy as np
+from dataclasses import dataclass, replace
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.grouped.group_sizes import CountSeen, SizeWindow
@@ -179,25 +177,12 @@ def holder_terms(
     return Holders(tuple(releases), tuple(terms), "; ".join(words), tuple(dict.fromkeys(cautions)))
 
 
-def refuse_three(lines: Sequence[Line]) -> None:
-    """Tables have one or two lines."""
-    if not 1 <= len(lines) <= 2:
-        many = "has no unknown parameter" if not lines else f"has {len(lines)} unknown parameters in each group"
-        raise InvalidArgument(
-            f"This population {many}; Grouped learns one or two. Give numbers for those that you know, and a "
-            "scipy.stats distribution for the others.",
-            argument="population",
-        )
-
-
-def terms_by_group(sets: Sequence[RecordSet]) -> list[list[AnyTerm]]:
-    """For each group its terms, one of each set of records."""
-    return [[one.terms[g] for one in sets] for g in range(len(sets[0].terms))]
-
-
-def expected_people(sets: Sequence[RecordSet]) -> float:
-    """The largest group there can be, for how fine moments must be."""
-    return float(np.max([term.window.sizes[-1] for one in sets for term in one.terms]))
+def terms_by_group(sets: Sequence[RecordSet], moments: Sequence[Sequence[RecordMoments]]) -> list[list[AnyTerm]]:
+    """For each group its terms, one of each set of records, with moments of each group (or one for all)."""
+    return [
+        [replace(one.terms[g], moments=own[g % len(own)]) for one, own in zip(sets, moments, strict=True)]
+        for g in range(len(sets[0].terms))
+    ]
 
 
 def _quoted(by: tuple[str, ...]) -> str:

@@ -20,7 +20,7 @@ from noisewise.grouped.draws import Pool, Slices, settled_draws
 from noisewise.grouped.group_table import GroupTable
 from noisewise.grouped.lines import Frozen, Line
 from noisewise.grouped.tents import normal_masses
-from noisewise.grouped.zoom import mesh, narrowed
+from noisewise.grouped.zoom import climbed, mesh, narrowed
 from noisewise.types import Array, Floats
 
 __all__ = ["Pooled", "Spread", "draw_common"]
@@ -82,7 +82,8 @@ def draw_common(
 
         low, high = one.line.range
         room = 3 * one.line.sd
-        box = narrowed(on_grid, ((low - room, high + room), one.spread.range), COARSE, tail=1e-5)
+        whole = ((low - room, high + room), one.spread.range)
+        box = narrowed(on_grid, climbed(on_grid, whole, COARSE), COARSE, limits=whole)
         grids = [np.linspace(a, b, size) for (a, b), size in zip(box, FINE, strict=True)]
         proposals.append(Slices.of(grids, on_grid(grids)[None]))
 

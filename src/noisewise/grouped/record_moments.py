@@ -24,13 +24,14 @@ from noisewise.schema import Schema
 from noisewise.statistics.feature import Feature
 from noisewise.types import Array, Floats
 
-__all__ = ["Box", "RecordMoments"]
+__all__ = ["Box", "RecordMoments", "shared_moments"]
 
 Box = tuple[tuple[float, float], ...]  # low and high on each line
-GRIDS = ((33, 25), (65, 49), (129, 97))
-TESTED = 60  # points at which splines are compared with the function
+GRIDS = ((33, 25), (65, 49))
+TESTED = 16  # points at which splines are compared with the function
 FELT = 0.01  # of a standard deviation of the mean of n people
 PIECE = 2000  # parameter values at once
+LEAST = 1e-250  # a variance
 
 
 class RecordMoments:
@@ -75,30 +76,25 @@ class RecordMoments:
             mean[some], covariance[some] = found
         return mean, covariance
 
-    def prepare(self, boxes: Sequence[Box], people: float) -> None:
-        """Splines over all boxes, as fine as groups of so many people need; none where no grid is."""
-        self._splines = None
-        if not self.features:
-            return
-        whole = tuple(
-            (min(box[k][0] for box in boxes), max(box[k][1] for box in boxes)) for k in range(len(self.lines))
-        )
+    def over(self, box: Box, sizes: tuple[int, ...]) -> RecordMoments:
+        """The same by splines over a box; itself where the function has gaps there."""
+        copy = RecordMoments(self.population, self.schema, self.column, self.features, self.lines)
+        copy._splines = _Splines.of(self, box, sizes) if self.features else None
+        return copy
+
+    def missed(self, box: Box, people: float) -> float:
+        """The most by which splines miss, of what the mean of so many people shows, at points in a box."""
         rng = np.random.default_rng(0)
-        chosen = [boxes[k] for k in rng.integers(0, len(boxes), TESTED)]
-        points = np.array([[low + (high - low) * rng.random() for low, high in box] for box in chosen])
+        points = np.array([[low + (high - low) * rng.random() for low, high in box] for _ in range(TESTED)])
         mean, covariance = self.exactly(points)
+        near, spread = self.at(points)
         possible = np.isfinite(mean).all(axis=1)
-        for sizes in GRIDS:
-            made = _Splines.of(self, whole, sizes)
-            if made is None:
-                return
-            near, spread = made.at(points)
-            sd = np.sqrt(np.maximum(np.diagonal(covariance, axis1=1, axis2=2), 1e-300))
-            off = np.abs(near - mean)[possible] / sd[possible] * np.sqrt(people)
-            wide = np.abs(spread - covariance)[possible] / (sd[:, :, None] * sd[:, None, :])[possible]
-            if possible.any() and max(off.max(), wide.max()) < FELT:
-                self._splines = made
-                return
+        if not possible.any():
+            return np.inf
+        sd = np.sqrt(np.maximum(np.diagonal(covariance, axis1=1, axis2=2), LEAST))
+        off = np.abs(near - mean)[possible] / sd[possible] * np.sqrt(people)
+        wide = np.abs(spread - covariance)[possible] / (sd[:, :, None] * sd[:, None, :])[possible]
+        return float(max(off.max(), wide.max()))
 
     def nodes(self, u: Array) -> tuple[Floats, Floats]:
         """The features (K, M, d) of one record at the nodes of its law, and their weights (K, M)."""
@@ -126,9 +122,43 @@ class RecordMoments:
         third = np.einsum("km,kmd->kd", weight, centred**3)
         return third, np.einsum("km,kmd->kd", weight, centred**2)
 
+    @property
+    def box(self) -> Box | None:
+        """Where its splines hold; None where there are none."""
+        if self._splines is None:
+            return None
+        return tuple((float(grid[0]), float(grid[-1])) for grid in self._splines.grids)
+
+
+def shared_moments(moments: RecordMoments, whole: Box, boxes: Sequence[Box], people: Sequence[float]) -> list[RecordMoments]:
+    """For each group splines that are fine enough in its box: everybody's, else those of the rest, else its own."""
+    if not moments.features:
+        return [moments] * len(boxes)
+    found: list[RecordMoments | None] = [None] * len(boxes)
+
+    def settle(made: RecordMoments) -> None:
+        for g, one in enumerate(found):
+            if one is None and _inside(boxes[g], made) and made.missed(boxes[g], people[g]) < FELT:
+                found[g] = made
+
+    settle(moments.over(whole, GRIDS[1]))
+    left = [box for box, one in zip(boxes, found, strict=True) if one is None]
+    if len(left) > 1:
+        union = tuple((min(box[k][0] for box in left), max(box[k][1] for box in left)) for k in range(len(whole)))
+        settle(moments.over(union, GRIDS[1]))
+    for g, one in enumerate(found):
+        if one is None:
+            settle(moments.over(boxes[g], GRIDS[0]))
+    return [moments if one is None else one for one in found]
+
+
+def _inside(box: Box, moments: RecordMoments) -> bool:
+    ends = moments.box
+    return ends is not None and all(a <= low and high <= b for (low, high), (a, b) in zip(box, ends, strict=True))
+
 
 class _Splines:
-    """Cubic splines of every moment over a box of one line or two."""
+    """Cubic splines of means, log-variances and correlations over a box of one line or two."""
 
     def __init__(self, grids: list[Floats], table: Floats, d: int) -> None:
         self.grids, self.d = grids, d
@@ -145,10 +175,13 @@ class _Splines:
         u = np.stack([part.ravel() for part in np.meshgrid(*grids, indexing="ij")], axis=1)
         mean, covariance = moments.exactly(u)
         d = mean.shape[1]
-        upper = [covariance[:, i, j] for i in range(d) for j in range(i, d)]
-        table = np.concatenate([mean, np.stack(upper, axis=1)], axis=1)
-        if not np.isfinite(table).all():
+        if not (np.isfinite(mean).all() and np.isfinite(covariance).all()):
             return None
+        variance = np.maximum(np.diagonal(covariance, axis1=1, axis2=2), LEAST)
+        sd = np.sqrt(variance)
+        entries = [np.log(variance[:, i]) if i == j else covariance[:, i, j] / (sd[:, i] * sd[:, j])
+                   for i in range(d) for j in range(i, d)]
+        table = np.concatenate([mean, np.stack(entries, axis=1)], axis=1)
         return cls(grids, table.reshape(*(grid.size for grid in grids), -1), d)
 
     def covers(self, u: Array) -> Floats:
@@ -160,8 +193,8 @@ class _Splines:
         else:
             table = np.stack([plane.ev(u[:, 0], u[:, 1]) for plane in self._planes], axis=1)
         covariance = np.empty((len(u), self.d, self.d))
+        sd = [np.exp(0.5 * table[:, self.d + self.pairs.index((i, i))]) for i in range(self.d)]
         for k, (i, j) in enumerate(self.pairs):
-            covariance[:, i, j] = covariance[:, j, i] = table[:, self.d + k]
-        for i in range(self.d):
-            covariance[:, i, i] = np.maximum(covariance[:, i, i], 0.0)
+            alike = 1.0 if i == j else np.clip(table[:, self.d + k], -1.0, 1.0)
+            covariance[:, i, j] = covariance[:, j, i] = alike * sd[i] * sd[j]
         return table[:, : self.d].copy(), covariance
