@@ -53,9 +53,7 @@ class Slices:
         first = np.where(total > 0, density / np.where(total > 0, total, 1.0), 1.0 / density.shape[1])
         return cls(tuple(grids), first, second)
 
-    def propose(
-        self, rng: np.random.Generator, at: Floats, pools: Sequence[Pool | None]
-    ) -> tuple[Floats, Floats]:
+    def propose(self, rng: np.random.Generator, at: Floats, pools: Sequence[Pool | None]) -> tuple[Floats, Floats]:
         """u (S, p) and its log-density, at places `at` (S,) among the sizes."""
         i, share = _between(at, len(self.first))
         rows = (1 - share) * self.first[i] + share * self.first[np.minimum(i + 1, len(self.first) - 1)]
@@ -67,7 +65,9 @@ class Slices:
         rows = np.zeros((len(u1), self.grids[1].size))
         for di, wi in ((0, 1 - share), (1, share)):
             for dj, wj in ((0, 1 - part), (1, part)):
-                rows += wi * wj * self.second[np.minimum(i + di, len(self.first) - 1), np.minimum(j + dj, grid.size - 1)]
+                rows += (
+                    wi * wj * self.second[np.minimum(i + di, len(self.first) - 1), np.minimum(j + dj, grid.size - 1)]
+                )
         u2, more = _drawn(rng, rows, self.grids[1], pools[1])
         return np.stack([u1, u2], axis=1), log_q + more
 
@@ -102,7 +102,9 @@ def _drawn(rng: np.random.Generator, rows: Floats, grid: Floats, pool: Pool | No
 
 
 def settled_draws(
-    propose: Callable[[], tuple[Floats, Floats]], target: Callable[[Floats], Floats], rng: np.random.Generator,
+    propose: Callable[[], tuple[Floats, Floats]],
+    target: Callable[[Floats], Floats],
+    rng: np.random.Generator,
     turns: int,
 ) -> tuple[Floats, float]:
     """Draws after `turns` turns of accepting proposals by the law itself, and the share that was accepted."""

@@ -49,7 +49,7 @@ class CountSeen:
     component: int
     value: int
 
-    def log_noise(self, n: Array) -> Floats:
+    def log_noise(self, n: Array | Ints) -> Floats:
         """log P(published | n people)."""
         steps = np.rint(self.value - np.asarray(n, dtype=float) / self.law.step[self.component])
         return self.law.log_pmf(steps, component=self.component)
@@ -63,7 +63,7 @@ class CountSeen:
         return self.law.sd[self.component]
 
 
-def log_weight(n: Array, alpha: float) -> Floats:
+def log_weight(n: Array | Ints, alpha: float) -> Floats:
     """log w(n) = log Gamma(n + alpha) - log n!."""
     return np.asarray(gammaln(np.asarray(n, dtype=float) + alpha) - gammaln(np.asarray(n, dtype=float) + 1))
 
@@ -87,8 +87,8 @@ class SizeWindow:
         if low > high:  # counts that contradict each other or n: all that is possible is looked at
             low, high = 0, total
         stride = max(1, -(-(high - low + 1) // MOST_SIZES))
-        sizes = np.arange(low, high + 1, stride)
-        log_own = log_weight(sizes, alpha)
+        sizes: Ints = np.arange(low, high + 1, stride, dtype=np.int64)
+        log_own: Array = log_weight(sizes, alpha)
         for one in counts:
             log_own = log_own + one.log_noise(sizes)
         log_rest = log_weight(total - sizes, others)
@@ -107,9 +107,7 @@ class SizeWindow:
         return self.sizes.size == 1
 
 
-def draw_sizes(
-    rng: np.random.Generator, windows: list[tuple[Ints, Floats]], total: int, count: int
-) -> Ints | None:
+def draw_sizes(rng: np.random.Generator, windows: list[tuple[Ints, Floats]], total: int, count: int) -> Ints | None:
     """`count` draws (count, G) of sizes that add up to `total`, given each group's sizes and their log-weights.
 
     Every window is of consecutive whole numbers. None where no sizes in the windows add up to the total.
@@ -143,7 +141,7 @@ def draw_sizes(
     drawn[:, 0] = left
     if np.any(left < 0) or np.any(left >= tilted[0].size):
         return None
-    return drawn + np.array([sizes[0] for sizes, _ in windows])
+    return np.asarray(drawn + np.array([sizes[0] for sizes, _ in windows]))
 
 
 def _normal(log: Floats) -> Floats:

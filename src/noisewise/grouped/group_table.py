@@ -20,13 +20,14 @@ from noisewise.grouped.terms import AnyTerm
 from noisewise.grouped.zoom import climbed, cut, log_total, mesh, narrowed, tempered
 from noisewise.types import Floats, Ints
 
-__all__ = ["GroupTable", "Nodes", "group_box", "group_table", "start_box"]
+__all__ = ["GroupTable", "SizeSteps", "group_box", "group_table", "start_box"]
 
-WHOLE = {1: (129,), 2: (65, 49)}
+WHOLE = {1: (129,), 2: (41, 29)}
+CLIMBING = 8  # steps of sizes, while the place is looked for
 COARSE = {1: (41,), 2: (17, 15)}
 FINE = {1: (81,), 2: (41, 29)}
 FINE_SLOW = {1: (61,), 2: (31, 23)}
-FEW_SIZES, STEPS = 48, 24
+FEW_SIZES, STEPS = 40, 20
 MOST_CELLS = 400_000
 MOST_POINTS = 301
 STEEP = 1.0
@@ -34,16 +35,16 @@ SEEN = 32.0  # a cell that a rough law puts so far below the best is not asked f
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Nodes:
+class SizeSteps:
     """Sizes at equal steps through a window, by their places in it."""
 
     places: Ints
     step: int
 
     @classmethod
-    def between(cls, low: int, high: int, most: int) -> Nodes:
-        """At most about `most` places from low to high, all of them where that is enough."""
-        step = max(1, -(-(high - low) // most)) if high - low >= FEW_SIZES else 1
+    def between(cls, low: int, high: int, most: int, *, few: int = FEW_SIZES) -> SizeSteps:
+        """At most about `most` places from low to high; all of them where they are few."""
+        step = max(1, -(-(high - low) // most)) if high - low >= few else 1
         return cls(low + step * np.arange(-(-(high - low) // step) + 1), step)
 
     def sizes(self, term: AnyTerm) -> Ints:
@@ -70,7 +71,7 @@ class GroupTable:
 
     terms: tuple[AnyTerm, ...]
     grids: tuple[Floats, ...]
-    nodes: tuple[Nodes, ...]
+    nodes: tuple[SizeSteps, ...]
     log_sums: tuple[Floats, ...]  # T_d, each (N_d, *grid)
     log_prior: Floats  # of the parameters that are not pooled, on the grid
 
@@ -94,7 +95,7 @@ class _Search:
 
     def __init__(self, terms: Sequence[AnyTerm], log_prior: Floats | None, lines: Sequence[Line], wide: set[int]):
         self.terms, self.lines, self.wide, self.log_prior = tuple(terms), tuple(lines), wide, log_prior
-        self.nodes = [Nodes.between(0, term.window.sizes.size - 1, STEPS) for term in terms]
+        self.nodes = [SizeSteps.between(0, term.window.sizes.size - 1, STEPS) for term in terms]
         self.joint: list[Floats] = []
         self.keeps_sizes = False
 
@@ -129,8 +130,8 @@ class _Search:
                 _, share = tempered(self.joint[-1])
                 low, high = cut(share.reshape(len(share), -1).sum(axis=1), self.nodes[d].places, 1e-6)
                 last = term.window.sizes.size - 1
-                self.nodes[d] = Nodes.between(int(low), min(int(high), last), STEPS)
-        return log.reshape(shape)
+                self.nodes[d] = SizeSteps.between(int(low), min(int(high), last), STEPS)
+        return np.asarray(log.reshape(shape))
 
     def steepness(self) -> list[list[float]]:
         """Of every set of records: how much neighbouring cells differ, along sizes and along each line."""
@@ -159,19 +160,21 @@ def start_box(lines: Sequence[Line], wide: set[int]) -> Box:
     return tuple(box)
 
 
-def group_box(terms: Sequence[AnyTerm], lines: Sequence[Line], wide: set[int]) -> tuple[Box, list[Nodes]]:
+def group_box(terms: Sequence[AnyTerm], lines: Sequence[Line], wide: set[int]) -> tuple[Box, list[SizeSteps]]:
     """Where a group's likelihood has its mass, by laws that are quick: a box on the lines, and its sizes."""
     search = _Search([term.rough() for term in terms], None, lines, wide)
     whole = start_box(lines, wide)
+    whole_windows = search.nodes
     search.keeps_sizes = True
+    search.nodes = [SizeSteps.between(0, term.window.sizes.size - 1, CLIMBING, few=CLIMBING) for term in terms]
     box = climbed(search, whole, WHOLE[len(lines)])
-    search.keeps_sizes = False
+    search.keeps_sizes, search.nodes = False, whole_windows
     box = narrowed(search, box, COARSE[len(lines)], limits=whole)
     return box, search.nodes
 
 
 def group_table(
-    terms: Sequence[AnyTerm], lines: Sequence[Line], wide: set[int], box: Box, nodes: list[Nodes]
+    terms: Sequence[AnyTerm], lines: Sequence[Line], wide: set[int], box: Box, nodes: list[SizeSteps]
 ) -> GroupTable:
     """The table by the laws themselves, in the box that rough laws found, moved and widened where they missed."""
     p = len(lines)
@@ -179,8 +182,10 @@ def group_table(
     search.nodes = list(nodes)
     is_slow = any(term.is_slow for term in terms)
     limits = start_box(lines, wide)
-    roomy = tuple((max(low - 0.2 * (high - low), least), min(high + 0.2 * (high - low), most))
-                  for (low, high), (least, most) in zip(box, limits, strict=True))
+    roomy = tuple(
+        (max(low - 0.2 * (high - low), least), min(high + 0.2 * (high - low), most))
+        for (low, high), (least, most) in zip(box, limits, strict=True)
+    )
     box = narrowed(search, roomy, COARSE[p], limits=start_box(lines, wide))
     sizes = list((FINE_SLOW if is_slow else FINE)[p])
     slope = search.steepness()
@@ -193,7 +198,7 @@ def group_table(
         steps = int(np.ceil(found.places.size * max(1.0, own[0] / STEEP)))
         room = max(STEPS, MOST_CELLS // int(np.prod(sizes)))
         low, high = int(found.places[0]), int(found.places[-1])
-        chosen.append(Nodes.between(low, high, min(max(steps, STEPS), room)) if found.step > 1 else found)
+        chosen.append(SizeSteps.between(low, high, min(max(steps, STEPS), room)) if found.step > 1 else found)
     grids = [np.linspace(low, high, size) for (low, high), size in zip(box, sizes, strict=True)]
     tables = tuple(_table(term, own, grids) for term, own in zip(terms, chosen, strict=True))
     prior = np.zeros(())
@@ -202,7 +207,7 @@ def group_table(
     return GroupTable(tuple(terms), tuple(grids), tuple(chosen), tables, prior)
 
 
-def _table(term: AnyTerm, nodes: Nodes, grids: list[Floats]) -> Floats:
+def _table(term: AnyTerm, nodes: SizeSteps, grids: list[Floats]) -> Floats:
     """T[i, u] on a grid; where the law is dear, cells that a rough law rules out keep its value."""
     u, shape = mesh(grids), tuple(grid.size for grid in grids)
     sizes = nodes.sizes(term)

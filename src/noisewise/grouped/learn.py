@@ -105,14 +105,24 @@ def problem_of(observed: Observed) -> Problem:
     else:
         rough = [one.moments.over(whole, ROUGH) for one in observed.sets]
         found = [group_box(own, model.lines, wide) for own in terms_by_group(observed.sets, [[m] for m in rough])]
-        roomy = [tuple((max(low - 0.5 * (high - low), a), min(high + 0.5 * (high - low), b))
-                       for (low, high), (a, b) in zip(box, whole, strict=True)) for box, _ in found]
-        fine = [shared_moments(one.moments, whole, roomy, [float(term.window.sizes[-1]) for term in one.terms])
-                for one in observed.sets]
+        roomy = [
+            tuple(
+                (max(low - 0.5 * (high - low), a), min(high + 0.5 * (high - low), b))
+                for (low, high), (a, b) in zip(box, whole, strict=True)
+            )
+            for box, _ in found
+        ]
+        fine = [
+            shared_moments(one.moments, near, roomy, [float(term.window.sizes[-1]) for term in one.terms])
+            for one, near in zip(observed.sets, rough, strict=True)
+        ]
         terms = terms_by_group(observed.sets, fine)
     tables = [group_table(own, model.lines, wide, *place) for own, place in zip(terms, found, strict=True)]
-    pooled = tuple(Pooled(k, line, Spread(model.spread_of(line.name)))
-                   for k, line in enumerate(model.lines) if line.name in model.pooled)
+    pooled = tuple(
+        Pooled(k, line, Spread(model.spread_of(line.name)))
+        for k, line in enumerate(model.lines)
+        if line.name in model.pooled
+    )
     return Problem(model, tuple(tables), pooled, observed.sets)
 
 
@@ -148,15 +158,14 @@ def draw(problem: Problem, rng: np.random.Generator, count: int) -> tuple[dict[s
         found[SHARE] = gamma / gamma.sum(axis=1, keepdims=True)
         found[SIZE] = sizes.astype(float)
     for one in problem.pooled:
-        pool = pools[one.index]
-        assert pool is not None
-        found |= {centre_name(one.line.name): one.line.parameter(pool[0]), spread_name(one.line.name): pool[1]}
+        own_pool = pools[one.index]
+        assert own_pool is not None
+        name = one.line.name
+        found |= {centre_name(name): one.line.parameter(own_pool[0]), spread_name(name): own_pool[1]}
     return found, min(accepted)
 
 
-def _joint_sizes(
-    problem: Problem, rng: np.random.Generator, pools: Sequence[Pool | None], count: int
-) -> Ints | None:
+def _joint_sizes(problem: Problem, rng: np.random.Generator, pools: Sequence[Pool | None], count: int) -> Ints | None:
     """Sizes (S, G) that add up to the total, parameters integrated out; None where windows are too wide for that."""
     if any(table.terms[0].window.stride > 1 for table in problem.tables):
         return None
@@ -288,7 +297,7 @@ def _onto_total(rng: np.random.Generator, sizes: Ints, total: int) -> Ints:
             break
         g = chosen(rng, np.where(whole + np.sign(missing)[:, None] >= 0, variance, 0.0) + 1e-300)
         whole[np.arange(len(whole)), g] += np.sign(missing)
-    return np.maximum(whole, 0)
+    return np.asarray(np.maximum(whole, 0))
 
 
 def learn(observed: Observed, settings: Settings) -> Found:
@@ -302,7 +311,7 @@ def learn(observed: Observed, settings: Settings) -> Found:
     evidence = independent(shown, by="a table for each group")
     said = sentences(observed, flat, accepted)
     verdict = Verdict(evidence).saying(warnings=(*observed.warnings, *said.warnings), notes=said.notes)
-    return Found(draws, method.name, method.words, law_words(observed, flat), verdict, described=problem.model)
+    return Found(draws, method.name, method.words, law_words(observed), verdict, described=problem.model)
 
 
 METHODS: Methods[Method] = Methods(

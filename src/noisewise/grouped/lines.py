@@ -19,7 +19,6 @@ from typing import Protocol
 import numpy as np
 
 from noisewise.inference.transform import Transform
-from noisewise.populations.parameters import Support
 from noisewise.types import Array, Floats
 
 __all__ = ["Frozen", "Line"]
@@ -42,48 +41,52 @@ class Line:
     """One unknown parameter, its prior, and its line."""
 
     name: str
-    support: Support
+    map: Transform  # of this parameter alone
     prior: Frozen
 
-    @cached_property
-    def _map(self) -> Transform:
-        return Transform({self.name: self.support})
+    @property
+    def low(self) -> float:
+        return self.map.supports[self.name].low
+
+    @property
+    def high(self) -> float:
+        return self.map.supports[self.name].high
 
     @property
     def is_straight(self) -> bool:
         """Whether the line is the parameter itself."""
-        return self._map.is_straight
+        return self.map.is_straight
 
     @property
     def words(self) -> str:
         """The line in words."""
         if self.is_straight:
             return self.name
-        ends = np.isfinite([self.support.low, self.support.high])
+        ends = np.isfinite([self.low, self.high])
         return f"{'logit' if ends.all() else 'log'} {self.name}"
 
     def parameter(self, u: Array) -> Floats:
         """theta at points of the line, of any shape; inside the support as far as doubles can tell."""
         shape = np.shape(u)
-        theta = self._map.parameters(np.reshape(u, (-1, 1)))[self.name]
-        low, high = np.nextafter(self.support.low, np.inf), np.nextafter(self.support.high, -np.inf)
+        theta = self.map.parameters(np.reshape(u, (-1, 1)))[self.name]
+        low, high = np.nextafter(self.low, np.inf), np.nextafter(self.high, -np.inf)
         return np.asarray(np.clip(theta, low, high).reshape(shape))
 
     def place(self, theta: Array) -> Floats:
         """The points of the line at parameters of any shape."""
-        return np.asarray(self._map.position({self.name: np.ravel(theta)})[:, 0].reshape(np.shape(theta)))
+        return np.asarray(self.map.position({self.name: np.ravel(theta)})[:, 0].reshape(np.shape(theta)))
 
     def log_prior(self, u: Array) -> Floats:
         """The log-density of the prior on the line."""
         flat = np.reshape(u, (-1, 1))
         with np.errstate(all="ignore"):
-            found = self.prior.logpdf(self.parameter(flat[:, 0])) + self._map.log_jacobian(flat)
+            found = self.prior.logpdf(self.parameter(flat[:, 0])) + self.map.log_jacobian(flat)
         return np.asarray(np.nan_to_num(found, nan=-np.inf, posinf=-np.inf).reshape(np.shape(u)))
 
     def quantile(self, q: Array) -> Floats:
         """Quantiles of the prior on the line."""
         found = self.place(self.prior.ppf(np.asarray(q, dtype=float)))
-        falls = np.isinf(self.support.low) and np.isfinite(self.support.high)  # u = log(high - theta)
+        falls = np.isinf(self.low) and np.isfinite(self.high)  # u = log(high - theta)
         return np.asarray(self.place(self.prior.ppf(1 - np.asarray(q, dtype=float))) if falls else found)
 
     @cached_property
@@ -107,5 +110,4 @@ class Line:
     def sample(self, rng: np.random.Generator, count: int) -> Floats:
         """Draws of the prior on the line."""
         drawn = np.asarray(self.prior.rvs(size=count, random_state=rng), dtype=float)
-        return self.place(np.clip(drawn, np.nextafter(self.support.low, np.inf),
-                                  np.nextafter(self.support.high, -np.inf)))
+        return self.place(np.clip(drawn, np.nextafter(self.low, np.inf), np.nextafter(self.high, -np.inf)))

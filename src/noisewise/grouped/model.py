@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.grouped.lines import Frozen, Line
+from noisewise.inference.transform import Transform
 from noisewise.models.base import ModelBase
-from noisewise.populations.parameters import POSITIVE, UNIT, Array, Support, Theta, is_prior, missing_members, offers
+from noisewise.populations.parameters import POSITIVE, UNIT, Array, Supports, Theta, is_prior, missing_members, offers
 from noisewise.populations.population import AnyPopulation
 from noisewise.printable import shown
 from noisewise.statistics.groups import read_by
@@ -178,8 +179,7 @@ class Grouped(ModelBase):
             return self
         if self.names is not None:
             raise Unsupported(
-                f"The population names the groups {shown(list(self.names))}, but the release has "
-                f"{shown(list(given))}."
+                f"The population names the groups {shown(list(self.names))}, but the release has {shown(list(given))}."
             )
         self._check_shares(len(given))
         copy = object.__new__(Grouped)
@@ -222,8 +222,8 @@ class Grouped(ModelBase):
     def population_of(self, draws: Theta, group: str) -> tuple[AnyPopulation, dict[str, Array]]:
         """The law of one group's column and its parameter rows, from draws (or rows) of this model by name."""
         if group not in self.groups:
-            raise InvalidArgument(f"There is no group {group!r:.60}; there are {', '.join(self.groups)}.",
-                                  argument="group")  # fmt: skip
+            there = ", ".join(self.groups)
+            raise InvalidArgument(f"There is no group {group!r:.60}; there are {there}.", argument="group")
         k = self.groups.index(group)
         return self.population, {name: np.asarray(draws[name])[..., k].ravel() for name in self.population.free}
 
@@ -252,7 +252,7 @@ class Grouped(ModelBase):
         return {name: tuple(f"{name}[{group}]" for group in self.groups) for name in vectors}
 
     @property
-    def supports(self) -> dict[str, Support]:
+    def supports(self) -> Supports:
         """Where each number that is shown lives."""
         own = {**self.population.supports, SHARE: UNIT}
         found = {label: own[name] for name, labels in self.component_labels.items() for label in labels}
@@ -337,7 +337,7 @@ class Grouped(ModelBase):
         """Numbers told by group against unknowns of all groups."""
         from noisewise.grouped.replicate import degrees
 
-        return degrees(self, releases, theta)
+        return degrees(self, releases)
 
     def text_arguments(self) -> dict[str, str]:
         """The arguments in a spec file: grouped(by=['region'], column='income', law=normal(...), pooled=['mean'])."""
@@ -389,7 +389,7 @@ def _lines(population: AnyPopulation) -> tuple[Line, ...]:
                 "parameter, as in Normal(mean=stats.norm(50, 50), sd=stats.halfnorm(scale=50)).",
                 argument=name,
             )
-        found.append(Line(name, support, prior))
+        found.append(Line(name, Transform({name: support}), prior))
     if not 1 <= len(found) <= MOST_UNKNOWNS:
         many = "no unknown parameter" if not found else f"{len(found)} unknown parameters in each group"
         raise InvalidArgument(

@@ -17,7 +17,7 @@ from noisewise.grouped.group_sizes import CountSeen, SizeWindow
 from noisewise.grouped.lines import Line
 from noisewise.grouped.record_moments import RecordMoments
 from noisewise.grouped.sum_law import Seen, SumLaw
-from noisewise.grouped.terms import AnyTerm, HolderTerm, Term
+from noisewise.grouped.terms import AnyTerm, HolderTerm, SumsTerm
 from noisewise.joining import Joined, one_schema
 from noisewise.laws import additive_law, normal_mixture
 from noisewise.likelihood.joint import joint_likelihood
@@ -38,7 +38,7 @@ class RecordSet:
     releases: tuple[Release, ...]
     total: int
     moments: RecordMoments
-    terms: tuple[Term, ...]
+    terms: tuple[SumsTerm, ...]
     counts: tuple[tuple[CountSeen, ...], ...]  # of each group
     is_public: bool  # whether the number of records is
 
@@ -66,8 +66,9 @@ def group_names(release: Release, by: tuple[str, ...]) -> tuple[str, ...]:
         raise Unsupported(
             f"{release.statistic} is by {' and '.join(own)}, but the population is grouped by {' and '.join(by)}."
         )
-    return tuple(", ".join(map(str, cell)) for cell in itertools.product(
-        *(release.schema.levels(name).levels for name in by)))
+    return tuple(
+        ", ".join(map(str, cell)) for cell in itertools.product(*(release.schema.levels(name).levels for name in by))
+    )
 
 
 def record_set(
@@ -90,7 +91,7 @@ def record_set(
     for g in range(len(alpha)):
         counts, seen = _components(stacked, features, g)
         window = SizeWindow.of(counts, total, float(alpha[g]), float(alpha.sum() - alpha[g]))
-        terms.append(Term(window, SumLaw(seen, len(features)), moments, two_values))
+        terms.append(SumsTerm(window, SumLaw(seen, len(features)), moments, two_values))
         every.append(counts)
     return RecordSet(releases, total, moments, tuple(terms), tuple(every), schema.is_change_one)
 
@@ -150,7 +151,10 @@ def holder_terms(
         if others:
             raise Unsupported(f"{release.statistic} reads column {others[0]!r}; this population describes {column!r}.")
         by_holder.setdefault(release.dataset, []).append(index)
-    terms, words, cautions, releases = [], {}, [], []
+    terms: list[HolderTerm] = []
+    words: dict[str, None] = {}
+    cautions: list[str] = []
+    releases: list[tuple[Release, ...]] = []
     for indices in by_holder.values():
         own = tuple(joined.releases[k] for k in indices)
         private = any(not release.schema.is_change_one for release in own)

@@ -136,8 +136,10 @@ def _log_product(likelihoods: Sequence[_Likelihood], phi: Sequence[Floats]) -> F
     for like in likelihoods:
         for start in range(0, len(total), PIECE):
             some = slice(start, start + PIECE)
-            masses = [normal_masses(grid, one[some, 0], np.exp(one[some, 1]))
-                      for grid, one in zip(like.grids, phi, strict=True)]
+            masses = [
+                normal_masses(grid, one[some, 0], np.exp(one[some, 1]))
+                for grid, one in zip(like.grids, phi, strict=True)
+            ]
             inside = masses[0] @ like.density
             if len(masses) == 2:
                 inside = np.sum(inside * masses[1], axis=1)

@@ -22,7 +22,7 @@ from noisewise.populations.nodes import kinks_of, record_nodes
 from noisewise.populations.population import AnyPopulation
 from noisewise.schema import Schema
 from noisewise.statistics.feature import Feature
-from noisewise.types import Array, Floats
+from noisewise.types import Array, Bools, Floats
 
 __all__ = ["Box", "RecordMoments", "shared_moments"]
 
@@ -130,7 +130,9 @@ class RecordMoments:
         return tuple((float(grid[0]), float(grid[-1])) for grid in self._splines.grids)
 
 
-def shared_moments(moments: RecordMoments, whole: Box, boxes: Sequence[Box], people: Sequence[float]) -> list[RecordMoments]:
+def shared_moments(
+    moments: RecordMoments, rough: RecordMoments, boxes: Sequence[Box], people: Sequence[float]
+) -> list[RecordMoments]:
     """For each group splines that are fine enough in its box: everybody's, else those of the rest, else its own."""
     if not moments.features:
         return [moments] * len(boxes)
@@ -141,10 +143,12 @@ def shared_moments(moments: RecordMoments, whole: Box, boxes: Sequence[Box], peo
             if one is None and _inside(boxes[g], made) and made.missed(boxes[g], people[g]) < FELT:
                 found[g] = made
 
-    settle(moments.over(whole, GRIDS[1]))
+    settle(rough)
     left = [box for box, one in zip(boxes, found, strict=True) if one is None]
     if len(left) > 1:
-        union = tuple((min(box[k][0] for box in left), max(box[k][1] for box in left)) for k in range(len(whole)))
+        union = tuple(
+            (min(box[k][0] for box in left), max(box[k][1] for box in left)) for k in range(len(moments.lines))
+        )
         settle(moments.over(union, GRIDS[1]))
     for g, one in enumerate(found):
         if one is None:
@@ -170,8 +174,10 @@ class _Splines:
 
     @classmethod
     def of(cls, moments: RecordMoments, box: Box, sizes: tuple[int, ...]) -> _Splines | None:
-        grids = [np.linspace(low - 1e-9, high + 1e-9, 2 * sizes[0] - 1 if len(box) == 1 else size)
-                 for (low, high), size in zip(box, sizes, strict=False)]
+        grids = [
+            np.linspace(low - 1e-9, high + 1e-9, 2 * sizes[0] - 1 if len(box) == 1 else size)
+            for (low, high), size in zip(box, sizes, strict=False)
+        ]
         u = np.stack([part.ravel() for part in np.meshgrid(*grids, indexing="ij")], axis=1)
         mean, covariance = moments.exactly(u)
         d = mean.shape[1]
@@ -179,13 +185,18 @@ class _Splines:
             return None
         variance = np.maximum(np.diagonal(covariance, axis1=1, axis2=2), LEAST)
         sd = np.sqrt(variance)
-        entries = [np.log(variance[:, i]) if i == j else covariance[:, i, j] / (sd[:, i] * sd[:, j])
-                   for i in range(d) for j in range(i, d)]
+        entries = [
+            np.log(variance[:, i]) if i == j else covariance[:, i, j] / (sd[:, i] * sd[:, j])
+            for i in range(d)
+            for j in range(i, d)
+        ]
         table = np.concatenate([mean, np.stack(entries, axis=1)], axis=1)
         return cls(grids, table.reshape(*(grid.size for grid in grids), -1), d)
 
-    def covers(self, u: Array) -> Floats:
-        return np.all([(u[:, k] >= grid[0]) & (u[:, k] <= grid[-1]) for k, grid in enumerate(self.grids)], axis=0)
+    def covers(self, u: Array) -> Bools:
+        return np.asarray(
+            np.all([(u[:, k] >= grid[0]) & (u[:, k] <= grid[-1]) for k, grid in enumerate(self.grids)], axis=0)
+        )
 
     def at(self, u: Array) -> tuple[Floats, Floats]:
         if len(self.grids) == 1:

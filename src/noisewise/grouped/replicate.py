@@ -9,6 +9,7 @@ one after the other.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -56,10 +57,8 @@ def sample_prior(rng: np.random.Generator, model: Grouped, count: int) -> dict[s
 def theta_at(model: Grouped, at: object) -> dict[str, Array]:
     """Rows of theta from lists by name, or from numbers by label; shares need not be given where all are alike."""
     given: dict[str, object] = {}
-    try:
+    with suppress(TypeError, ValueError):
         given = dict(cast("Mapping[str, object]", at))
-    except (TypeError, ValueError):
-        pass
     found: dict[str, Array] = {}
     labels = model.component_labels
     for name in model.free:
@@ -81,9 +80,7 @@ def theta_at(model: Grouped, at: object) -> dict[str, Array]:
     return found
 
 
-def simulate_values(
-    rng: np.random.Generator, model: Grouped, plan: Plan, theta: Theta, *, n: int | None
-) -> Ints:
+def simulate_values(rng: np.random.Generator, model: Grouped, plan: Plan, theta: Theta, *, n: int | None) -> Ints:
     """The published integers (K, size) of K data sets, one for each row of theta."""
     if model.is_by_holder:
         raise Unsupported(
@@ -123,9 +120,7 @@ def sample_records(
     return found
 
 
-def _column(
-    rng: np.random.Generator, model: Grouped, schema: Schema, theta: Theta, sizes: Ints, which: Ints
-) -> Floats:
+def _column(rng: np.random.Generator, model: Grouped, schema: Schema, theta: Theta, sizes: Ints, which: Ints) -> Floats:
     """The described column: each group's records from its own law."""
     x = np.zeros(which.shape)
     for g, group in enumerate(model.groups):
@@ -137,7 +132,7 @@ def _column(
     return x
 
 
-def degrees(model: Grouped, releases: tuple[Release, ...], theta: Theta) -> Degrees:
+def degrees(model: Grouped, releases: tuple[Release, ...]) -> Degrees:
     """Distinct sums of each group, and counts (one of which n gives away), against the unknowns of all groups."""
     if model.is_by_holder:
         raise Unsupported("Releases of holders that are groups each are not simulated together, so no check is made.")

@@ -20,7 +20,7 @@ from scipy.special import gammaln, logsumexp, xlog1py, xlogy
 
 from noisewise.errors import Unsupported
 from noisewise.likelihood import normal_laplace, normal_laplace_pair, normal_laplaces
-from noisewise.types import Array, Floats
+from noisewise.types import Array, Floats, Ints
 
 __all__ = ["Seen", "SumLaw"]
 
@@ -91,7 +91,7 @@ class SumLaw:
 
     @property
     def noise_variance(self) -> Floats:
-        """The variance of the noise on each feature's sum, all releases of it together; infinite where there is none."""
+        """The variance of the noise on each feature's sum, all releases of it together; infinite without any."""
         precision = np.zeros(self.size)
         for one in self.seen:
             precision[one.feature] += 1 / ((2 if one.is_laplace else 1) * one.scale**2)
@@ -102,11 +102,13 @@ class SumLaw:
         """The same with every noise taken as Gaussian of its variance: for finding the place, never for the answer."""
         if self.is_gaussian:
             return self
-        normal = [Seen(one.feature, one.value, one.scale * (2**0.5 if one.is_laplace else 1), one.step, False)
-                  for one in self.seen]
+        normal = [
+            Seen(one.feature, one.value, one.scale * (2**0.5 if one.is_laplace else 1), one.step, False)
+            for one in self.seen
+        ]
         return SumLaw(tuple(normal), self.size)
 
-    def log_density(self, n: Array, mean: Array, covariance: Array) -> Floats:
+    def log_density(self, n: Array | Ints, mean: Array, covariance: Array) -> Floats:
         """log p(published | n) with one record's moments (..., d), (..., d, d); n broadcasts against `...`."""
         n = np.asarray(n, dtype=float)
         total = np.zeros(np.broadcast_shapes(n.shape, mean.shape[:-1]))
@@ -182,7 +184,7 @@ class SumLaw:
         with np.errstate(divide="ignore"):
             return np.asarray(logsumexp(total, b=weight, axis=-1))
 
-    def of_yes_and_no(self, n: Array, share: Array, ends: tuple[float, float]) -> Floats:
+    def of_yes_and_no(self, n: Array | Ints, share: Array, ends: tuple[float, float]) -> Floats:
         """Features that take two values: n low + k (high - low), k ~ Binomial(n, share), where that is summed.
 
         `n` and `share` have one shape; NaN where n share (1 - share) is large, and the normal law stands as it is.

@@ -2,9 +2,10 @@
 
 A density with values a_k at points x_k a step h apart, straight between them, is a mixture of tents: point k with
 probability a_k h, plus h times the sum of two uniform numbers less 1. Against a normal law,
-    int tent_k(x) N(x; M, tau^2) dx = (H(x_k+1) - 2 H(x_k) + H(x_k-1))/h,    H(x) = tau (z Phi(z) + phi(z)), z = (x-M)/tau,
-so that I(M, tau) = int N(x; M, tau^2) A(x) dx is a weighted sum of the A_k for every tau, however small or large. Beyond
-the grid A is taken as at its ends.
+    int tent_k(x) N(x; M, tau^2) dx = (H(x_k+1) - 2 H(x_k) + H(x_k-1))/h,
+    H(x) = tau (z Phi(z) + phi(z)),   z = (x - M)/tau,
+so that I(M, tau) = int N(x; M, tau^2) A(x) dx is a weighted sum of the A_k for every tau, however small or large.
+Beyond the grid A is taken as at its ends.
 """
 
 from __future__ import annotations
@@ -29,19 +30,17 @@ def normal_masses(grid: Floats, centre: Array, sd: Array) -> Floats:
     slope = np.diff(height, axis=1) / h  # the normal mass below, gathered by a step that rises over one cell
     mass[:, 0] = slope[:, 1]
     mass[:, -1] = 1 - slope[:, -2]
-    return np.maximum(mass, 0.0)
+    return np.asarray(np.maximum(mass, 0.0))
 
 
 def chosen(rng: np.random.Generator, weights: Floats) -> Ints:
     """One column of each row (S, K), by weight."""
     upto = np.cumsum(weights, axis=1)
     at = rng.random(len(weights)) * upto[:, -1]
-    return np.minimum((upto < at[:, None]).sum(axis=1), weights.shape[1] - 1)
+    return np.asarray(np.minimum((upto < at[:, None]).sum(axis=1), weights.shape[1] - 1))
 
 
-def draw_tents(
-    rng: np.random.Generator, weights: Floats, first: Array, step: Array
-) -> tuple[Floats, Floats]:
+def draw_tents(rng: np.random.Generator, weights: Floats, first: Array, step: Array) -> tuple[Floats, Floats]:
     """One draw for each row and its log-density: weights (S, K) at points first + k step, straight between them."""
     k = chosen(rng, weights)
     moved = rng.random(len(weights)) + rng.random(len(weights)) - 1

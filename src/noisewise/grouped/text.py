@@ -20,8 +20,11 @@ __all__ = ["grouped_from_nodes"]
 
 def grouped_from_nodes(nodes: Mapping[str, ast.expr]) -> Grouped:
     """The population that these arguments describe."""
-    plain = {name: literal(nodes[name], name, "grouped")
-             for name in ("by", "holders", "column", "pooled", "names") if name in nodes}
+    plain = {
+        name: literal(nodes[name], name, "grouped")
+        for name in ("by", "holders", "column", "pooled", "names")
+        if name in nodes
+    }
     column = plain.pop("column")
     if column != f"{column}" or not column:
         raise InvalidSpec("grouped: column must be the name of a column in quotes.", where="grouped")
@@ -35,4 +38,5 @@ def grouped_from_nodes(nodes: Mapping[str, ast.expr]) -> Grouped:
         plain["shares"] = read_value(nodes["shares"])
     by = plain.pop("by", None)
     law = population_from_text(ast.unparse(nodes["law"]))
-    return Grouped(by, **plain, **{column: law})
+    plain[column] = law
+    return Grouped(by, **plain)

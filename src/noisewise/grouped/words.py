@@ -29,7 +29,7 @@ class GroupSentences:
     notes: tuple[str, ...] = ()
 
 
-def law_words(observed: Observed, draws: Mapping[str, Floats]) -> str:
+def law_words(observed: Observed) -> str:
     """The law that was scored."""
     if observed.holders is not None:
         return f"{len(observed.holders.terms)} holders: {observed.holders.words}"
@@ -95,16 +95,14 @@ def _silent(observed: Observed, draws: Mapping[str, Floats]) -> list[str]:
 
 
 def _skewed(observed: Observed, draws: Mapping[str, Floats]) -> list[str]:
-    """Groups with a sum whose skewness, noise included, a normal law misses: n k_3/(n v + noise)^1.5 above a quarter."""
+    """Groups with a sum whose skewness, n k_3/(n v + noise)^1.5, is more than a normal law can pass over."""
     found: dict[str, None] = {}
     model = observed.model
     for d, one in enumerate(observed.sets):
         if not one.moments.features or one.terms[0].two_values is not None:
             continue
         sizes = draws["size"] if draws["size"].ndim == 2 else draws["size"][:, d]
-        middle = np.stack(
-            [np.median(line.place(draws[line.name]), axis=0) for line in model.lines], axis=1
-        )
+        middle = np.stack([np.median(line.place(draws[line.name]), axis=0) for line in model.lines], axis=1)
         third, variance = one.moments.skewness(middle)
         n = np.maximum(np.median(sizes, axis=0), 1.0)[:, None]
         noise = np.stack([term.law.noise_variance for term in one.terms])

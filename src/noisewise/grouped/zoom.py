@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.special import logsumexp
 
 from noisewise.grouped.record_moments import Box
-from noisewise.types import Array, Floats
+from noisewise.types import Array, Floats, Ints
 
 __all__ = ["climbed", "mesh", "narrowed", "tempered"]
 
@@ -59,7 +58,7 @@ def _effective(weight: Floats) -> float:
     return float(1 / np.square(weight).sum())
 
 
-def cut(weight: Floats, grid: Array, tail: float) -> tuple[float, float]:
+def cut(weight: Floats, grid: Array | Ints, tail: float) -> tuple[float, float]:
     """The ends of a grid without its tails, one step left on either side."""
     upto = np.cumsum(weight) / weight.sum()
     first = int(np.searchsorted(upto, tail))
@@ -77,8 +76,10 @@ def climbed(log_density: Callable[[list[Floats]], Floats], box: Box, sizes: tupl
     low, high = np.array(box).T
     longest = (high - low) / 6
     for _ in range(MOST_STEPS):
-        local = [np.clip(m + h * np.array([-1.0, 0.0, 1.0]), a, b)
-                 for m, h, a, b in zip(middle, step, low, high, strict=True)]
+        local = [
+            np.clip(m + h * np.array([-1.0, 0.0, 1.0]), a, b)
+            for m, h, a, b in zip(middle, step, low, high, strict=True)
+        ]
         log = log_density(local)
         log = np.where(np.isfinite(log), log, -1e300)
         best = np.unravel_index(int(np.argmax(log)), log.shape)
@@ -91,8 +92,10 @@ def climbed(log_density: Callable[[list[Floats]], Floats], box: Box, sizes: tupl
         if not (longer | (falls > STEEP)).any():
             break
         step = np.where(falls > STEEP, step / 2, np.where(longer, np.minimum(2 * step, longest), step))
-    return tuple((float(max(m - REACH * h, a)), float(min(m + REACH * h, b)))
-                 for m, h, a, b in zip(middle, step, low, high, strict=True))
+    return tuple(
+        (float(max(m - REACH * h, a)), float(min(m + REACH * h, b)))
+        for m, h, a, b in zip(middle, step, low, high, strict=True)
+    )
 
 
 def _fall(log: Floats, axis: int) -> float:
@@ -115,7 +118,8 @@ def narrowed(
         grids = [np.linspace(low, high, size) for (low, high), size in zip(box, points, strict=True)]
         beta, share = tempered(log_density(grids))
         weights = [marginal(share, axis) for axis in range(len(grids))]
-        cuts = [cut(weight, grid, tail if beta == 1.0 else WIDE_TAIL) for weight, grid in zip(weights, grids, strict=True)]
+        short = tail if beta == 1.0 else WIDE_TAIL
+        cuts = [cut(weight, grid, short) for weight, grid in zip(weights, grids, strict=True)]
         new = tuple(_grown(*parts) for parts in zip(cuts, weights, grids, limits, strict=True))
         change = [(b - a) / (high - low) for (a, b), (low, high) in zip(new, box, strict=True)]
         if beta < 1.0 and min(change) > 0.95 and max(change) <= 1.0:
@@ -126,9 +130,7 @@ def narrowed(
     return box
 
 
-def _grown(
-    ends: tuple[float, float], weight: Floats, grid: Floats, limit: tuple[float, float]
-) -> tuple[float, float]:
+def _grown(ends: tuple[float, float], weight: Floats, grid: Floats, limit: tuple[float, float]) -> tuple[float, float]:
     """A side whose end holds mass, moved outwards by half its length, but not beyond its limit."""
     low, high = ends
     half = 0.5 * (grid[-1] - grid[0])
@@ -140,6 +142,8 @@ def _grown(
 
 
 def log_total(log: Floats, axis: int) -> Floats:
-    """logsumexp that is -inf, not NaN, where there is nothing."""
-    with np.errstate(divide="ignore"):
-        return np.asarray(logsumexp(log, axis=axis))
+    """log of the sum of exponentials along an axis: -inf, not NaN, where there is nothing."""
+    top = np.max(log, axis=axis, keepdims=True)
+    top = np.where(np.isfinite(top), top, 0.0)
+    with np.errstate(divide="ignore", under="ignore"):
+        return np.asarray(np.log(np.exp(log - top).sum(axis=axis)) + np.squeeze(top, axis=axis))

@@ -1,12 +1,6 @@
 """Models by name: what a spec file and a saved posterior may hold, and one way to write and to read all of them.
 
-    def _grouped() -> type[ModelBase]:
-    from noisewise.grouped.model import Grouped
-
-    return Grouped
-
-
-register_model("LinearRegression", "linear_regression", load)
+    register_model("LinearRegression", "linear_regression", load)
     linear_regression(features=['age'], response='cost', ...)        graphical_model(cliques=[...], levels={...})
 
 `load` imports the model by a statement of its own, when it is first asked for. A file never says what is imported: a
@@ -115,6 +109,12 @@ def _graphical_model() -> type[ModelBase]:
     from noisewise.graphical.model import GraphicalModel
 
     return GraphicalModel
+
+
+def _grouped() -> type[ModelBase]:
+    from noisewise.grouped.model import Grouped
+
+    return Grouped
 
 
 register_model("LinearRegression", "linear_regression", _linear_regression)

@@ -49,6 +49,9 @@ class Support:
         return f"the simplex of {self.size}" if self.size is not None else f"({self.low:g}, {self.high:g})"
 
 
+Supports = Mapping[str, Support]  # of every unknown, by name
+
+
 def rows_of(theta: Theta) -> int:
     """K: how many parameter values theta holds; 1 where nothing is unknown."""
     return max((len(value) for value in theta.values()), default=1)
