@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     )
     from noisewise.evaluate.calibration import calibrate
     from noisewise.graphical.model import GraphicalModel
-    from noisewise.holder.check import RecordCheck
     from noisewise.grouped.model import Grouped
+    from noisewise.holder.check import RecordCheck
     from noisewise.holder.curator import make_release, make_releases
     from noisewise.holder.ledger import Ledger
     from noisewise.holder.respond import respond

@@ -1,8 +1,8 @@
 """What one set of records says of one group: the sizes the group may have, and the law of its sums at each.
 
     log p(published | n, u) = (counts: exact, in the window of sizes) + log p(sums | n, u)
-`SumsTerm` is that of a release by group; `HolderTerm` that of a holder whose releases are of the whole data set, so that
-its size is known and every law of `likelihood` serves.
+`SumsTerm` is that of a release by group; `HolderTerm` that of a holder whose releases are of the whole data set, so
+that its size is known and every law of `likelihood` serves.
 """
 
 from __future__ import annotations
