@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
     from noisewise.evaluate.calibration import calibrate
     from noisewise.graphical.model import GraphicalModel
+    from noisewise.grouped.model import Grouped
     from noisewise.holder.check import RecordCheck
     from noisewise.holder.curator import make_release, make_releases
     from noisewise.holder.ledger import Ledger
@@ -96,6 +97,7 @@ _HOME = {
     "noisewise.errors": "BudgetExceeded DifferentRecords Incomparable InvalidArgument InvalidData InvalidRelease "
     "InvalidSpec LedgerError NoisewiseError Unsupported",
     "noisewise.graphical.model": "GraphicalModel",
+    "noisewise.grouped.model": "Grouped",
     "noisewise.holder.curator": "make_release make_releases",
     "noisewise.holder.check": "RecordCheck",
     "noisewise.holder.ledger": "Ledger",
@@ -142,6 +144,7 @@ __all__ = [
     "GaussianDP",
     "GivenMoments",
     "GraphicalModel",
+    "Grouped",
     "Histogram",
     "Incomparable",
     "Information",

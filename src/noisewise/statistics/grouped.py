@@ -58,6 +58,9 @@ class GroupedSums(FeatureSums):
     def columns(self) -> tuple[str, ...]:
         return columns_of((*self.features, *map(as_feature, self.by)))
 
+    def by_group(self) -> tuple[tuple[str, ...], tuple[Feature, ...]]:
+        return self.by, self.own()
+
     def groups(self, schema: Schema) -> tuple[str, ...]:
         return group_names(self.by, schema)
 

@@ -212,6 +212,10 @@ class Statistic(ABC):
         """Why records with a missing value cannot be left out of it; None where they can."""
         return None if self.leaves_out else "what it would be without them is not said"
 
+    def by_group(self) -> tuple[tuple[str, ...], tuple[Feature, ...]]:
+        """The columns that make groups and the features summed in each, where it is a statistic of each group."""
+        return (), ()
+
     def is_categorical(self, schema: Schema) -> bool:
         """True where each record answers with one of a few cells."""
         return False
