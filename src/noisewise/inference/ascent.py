@@ -8,6 +8,7 @@ Starts are the best of many points that lie apart, so that what one of them miss
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -47,7 +48,7 @@ class Climb:
             return 0.0
         inner = self.information[np.ix_(free, free)]
         step = np.linalg.lstsq(inner, self.gradient[free], rcond=1e-10)[0]
-        return float(np.sqrt(max(self.gradient[free] @ step, 0.0)))
+        return math.sqrt(max(float(self.gradient[free] @ step), 0.0))
 
 
 def separate_starts(points: Floats, values: Floats, widths: Floats) -> Floats:
