@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from noisewise.privacy.guarantee import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP
     from noisewise.query import Answer, Query
     from noisewise.regression.estimator import PrivateLinearRegression
+    from noisewise.regression.glm.given_rows import GivenRows
     from noisewise.regression.glm.model import LogisticRegression, PoissonRegression, ProbitRegression
     from noisewise.regression.model import LinearRegression
     from noisewise.regression.priors import GivenMoments, NormalCovariates, NormalInverseGamma
@@ -114,7 +115,7 @@ _HOME = {
     "noisewise.privacy.guarantee": "ApproxDP GaussianDP PureDP ZeroConcentratedDP",
     "noisewise.query": "Answer Query",
     "noisewise.regression.estimator": "PrivateLinearRegression",
-    "noisewise.regression.glm.model": "LogisticRegression PoissonRegression ProbitRegression",
+    "noisewise.regression.glm.model": "GivenRows LogisticRegression PoissonRegression ProbitRegression",
     "noisewise.regression.model": "GivenMoments LinearRegression NormalCovariates NormalInverseGamma",
     "noisewise.release": "Release",
     "noisewise.schema": "Bounded Levels Schema",
@@ -140,6 +141,7 @@ __all__ = [
     "Gamma",
     "GaussianDP",
     "GivenMoments",
+    "GivenRows",
     "GraphicalModel",
     "Histogram",
     "Incomparable",
