@@ -309,7 +309,7 @@ def test_a_name_is_registered_once_and_no_file_names_another() -> None:
     for name, text in (("Coin", "other"), ("Other", "coin"), ("Other", "Coin")):
         with pytest.raises(InvalidArgument, match="already"):
             register_model(name, text, lambda: Coin)
-    with pytest.raises(InvalidSpec, match="linear_regression, graphical_model, .*, coin"):
+    with pytest.raises(InvalidSpec, match=r"linear_regression, graphical_model, .*, coin"):
         population_from_spec({"*": "no_such_model(a=1)"})
     for text, words in (("coin(heads=1)", "needs heads and tails"), ("coin(heads=1, tails=2, edge=3)", "no 'edge'")):
         with pytest.raises(InvalidSpec, match=words):

@@ -50,7 +50,7 @@ def response_table(link, s, cap, refuses):
 
 
 def oracle(position, world, link, cap, refuses):
-    """log density by a product rule over the numbers, sums over y, scipy's normal law of the sums and scipy's priors."""
+    """log density by a product rule over the numbers, sums over y, and scipy's laws of the sums and the unknowns."""
     problem = world.problem
     x = problem.covariates
     k, r, p = x.numbers, x.contrast.shape[1], len(problem.prior.base)
@@ -62,7 +62,8 @@ def oracle(position, world, link, cap, refuses):
         at += i + 1
     effects, tilts = position[at : at + k * r].reshape(k, r), position[at + k * r : at + k * r + x.tilt.shape[1]]
     share = special.softmax(x.tilt @ tilts)
-    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+    nodes = np.linspace(-8, 8, 161)
+    weights = stats.norm.pdf(nodes)
     grid = np.stack([axis.ravel() for axis in np.meshgrid(*[nodes] * k)], axis=1) if k else np.zeros((1, 0))
     mass = np.prod(np.stack(np.meshgrid(*[weights] * k)), axis=0).ravel() if k else np.ones(1)
     rows, masses = [], []

@@ -24,7 +24,7 @@ def schema(**changes):
 
 
 def people(rng, n=N):
-    """Records with log odds -1 + .04 (age - 50) + .8 smoker of a relapse, and log rate .4 + .02 (age - 50) of visits."""
+    """Records with log odds -1 + .04 (age - 50) + .8 smoker of a relapse; log rate .4 + .02 (age - 50) of visits."""
     smoker = rng.random(n) < 0.3
     age = rng.normal(50, 12, n) - 3 * smoker
     s = -1 + 0.04 * (age - 50) + 0.8 * smoker
@@ -63,8 +63,8 @@ def test_the_readers_regression_finds_what_the_records_were_made_with(rng):
 @pytest.mark.parametrize("guarantee", [nw.GaussianDP(3), nw.PureDP(6)])
 def test_counts_are_those_before_the_clamp(rng, guarantee):
     model = nw.PoissonRegression(["age", SMOKES], "visits")
-    plan = nw.plan(nw.Moments(["age", SMOKES], "visits", centre={"age": 50, "visits": 2}, scale={"age": 12, "visits": 2}),
-                   schema(), guarantee=guarantee)  # fmt: skip
+    units = {"centre": {"age": 50, "visits": 2}, "scale": {"age": 12, "visits": 2}}
+    plan = nw.plan(nw.Moments(["age", SMOKES], "visits", **units), schema(), guarantee=guarantee)
     posterior = nw.infer(noisy_release(plan, people(rng), rng, dataset="made"), model, **FAST)
     assert within(posterior, {"intercept": 0.4 - 1.0, "age": 0.02, "equals(smoker, 'yes')": 0.3})
     assert "Poisson counts clamped at 10" in posterior.law

@@ -4,7 +4,8 @@
 
 Features and response are quoted, as a statistic writes them; priors are scipy.stats distributions with numbers;
 `prior=normal_inverse_gamma(mean=, precision=, shape=, rate=)` and `covariates=normal_covariates(location=, strength=,
-scale=, degrees=)`, `given_moments(second=, fourth=)`, `given_rows(rows=)` or 'released' are ours. Nothing is evaluated as code.
+scale=, degrees=)`, `given_moments(second=, fourth=)`, `given_rows(rows=)` or 'released' are ours. Nothing is
+evaluated as code.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ Every function here is registered for these; of anything else the sentence says 
 intercept nothing tells where numbers lie: their means are then taken to be near the release's centre.
 """
 
+# ruff: noqa: ARG001 (a registered function takes what some other one needs)
+
 from __future__ import annotations
 
 from collections.abc import Sequence
