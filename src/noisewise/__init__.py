@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from noisewise.privacy.guarantee import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP
     from noisewise.query import Answer, Query
     from noisewise.regression.estimator import PrivateLinearRegression
+    from noisewise.regression.glm.given_rows import GivenRows
     from noisewise.regression.glm.model import LogisticRegression, PoissonRegression, ProbitRegression
     from noisewise.regression.model import LinearRegression
     from noisewise.regression.priors import GivenMoments, NormalCovariates, NormalInverseGamma
@@ -117,7 +118,7 @@ _HOME = {
     "noisewise.privacy.guarantee": "ApproxDP GaussianDP PureDP ZeroConcentratedDP",
     "noisewise.query": "Answer Query",
     "noisewise.regression.estimator": "PrivateLinearRegression",
-    "noisewise.regression.glm.model": "LogisticRegression PoissonRegression ProbitRegression",
+    "noisewise.regression.glm.model": "GivenRows LogisticRegression PoissonRegression ProbitRegression",
     "noisewise.regression.model": "GivenMoments LinearRegression NormalCovariates NormalInverseGamma",
     "noisewise.release": "Release",
     "noisewise.schema": "Bounded Levels Schema",
@@ -143,6 +144,7 @@ __all__ = [
     "Gamma",
     "GaussianDP",
     "GivenMoments",
+    "GivenRows",
     "GraphicalModel",
     "Grouped",
     "Histogram",
