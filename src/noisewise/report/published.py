@@ -9,6 +9,7 @@ has no such mean.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from statistics import NormalDist
 
@@ -42,7 +43,7 @@ def published_marks(releases: Sequence[Release], column: str, *, group: str = ""
             for text, label, value, half in zip(
                 _texts(plain["features"]), release.labels, release.estimate, reach, strict=True
             ):
-                if text == column or text.startswith(f"clip({column}, "):
+                if text == column or re.fullmatch(rf"clip\({re.escape(column)}, [^()]*\)", text):
                     marks.append(Mark(label, float(value), float(value - half), float(value + half)))
         elif plain["kind"] in ONE_VALUE and plain.get("feature") == column and not group:
             value = float(release.estimate[0])
