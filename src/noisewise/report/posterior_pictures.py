@@ -152,6 +152,8 @@ def group_numbers(posterior: Posterior, sheet: Sheet) -> list[Quantity]:
     """The number asked for, of each group, highest first."""
     found = [summarised(posterior, source.drawn(sheet.quantity), sheet.level) for source in _grouped(posterior)]
     told = [one for one in found if one.estimate is not None]
+    if not found:
+        raise Unsupported("There are no groups here: releases by group are learnt with Grouped. Use kind='parameters'.")
     if not told:
         raise Unsupported(f"No group has a {sheet.quantity} that can be told; ask for another quantity=.")
     return sorted(told, key=lambda one: -(one.estimate or 0.0))
