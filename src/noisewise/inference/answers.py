@@ -5,7 +5,7 @@
 
 A row is one number of the population: its posterior mean, the ends of its equal-tailed interval, and its posterior sd.
 Where the draws of a number are so skewed that their mean lies outside their middle half, the median stands for it, and
-a note says so. A number that does not exist at some draws (the mean of a Cauchy law) has no estimate: never an infinite
+a note says so (a share lies between 0 and 1, and keeps its mean). A number that does not exist at some draws (the mean of a Cauchy law) has no estimate: never an infinite
 one, never NaN. A point estimate has no interval; with standard errors it has theirs, by the delta method.
 """
 
@@ -243,7 +243,7 @@ def summarised(posterior: Posterior, drawn: Drawn, level: float) -> Quantity:
     low, high = (float(end) for end in equal_tailed(values, level))
     mean, sd = _known_moments(posterior, values)
     first, third = np.quantile(values, [0.25, 0.75])
-    if not first <= mean <= third and first < third:
+    if not drawn.is_share and not first <= mean <= third and first < third:
         skewed = f"The draws of the {drawn.quantity} are so skewed that their median stands for them, not their mean."
         return told(float(np.median(values)), (low, high), sd, f"{drawn.note} {skewed}".strip())
     return told(mean, (low, high), sd, drawn.note)

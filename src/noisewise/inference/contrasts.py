@@ -191,7 +191,7 @@ def contrast(
     one, other = (_drawn(sources[name], quantity) for name in (first, second))
     if one.unit != other.unit:
         raise InvalidArgument(
-            f"{first} is told in {one.unit or 'no unit'}, {second} in {other.unit or 'no unit'}: they have no contrast.",
+            f"{first} is told in {one.unit or 'no unit'}, {second} in {other.unit or 'no unit'}: no contrast of them.",
             argument="second",
         )
     if not (np.isfinite(one.values).all() and np.isfinite(other.values).all()):

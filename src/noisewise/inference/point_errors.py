@@ -32,15 +32,8 @@ def rows_around(posterior: Posterior) -> dict[str, Floats]:
     values, vectors = np.linalg.eigh(posterior.covariance)
     axes = (vectors * np.sqrt(np.maximum(values, 0.0))).T
     moves = STEP * np.concatenate([[step, -step] for step in axes])
-    position = transform.position(centre)
-    # A parameter at an end of its support has no place on the line, and no move there.
-    around = transform.parameters(np.where(np.isfinite(position), position, 0.0) + moves)
-    found = {}
-    for name, own in centre.items():
-        is_fixed = not np.isfinite(Transform({name: transform.supports[name]}).position({name: own})).all()
-        rest = np.repeat(own, len(moves), axis=0) if is_fixed else around[name]
-        found[name] = np.concatenate([own, rest])
-    return found
+    around = transform.parameters(transform.position(centre) + moves)
+    return {name: np.concatenate([own, around[name]]) for name, own in centre.items()}
 
 
 def error_of(values: Floats) -> float | None:

@@ -17,7 +17,7 @@ from noisewise.inference.answer_sources import AnswerSource, Asked, Drawn, Headl
 from noisewise.inference.law_draws import LawDraws
 from noisewise.inference.units import ColumnUnits, column_units
 from noisewise.populations.cleaned import row_moments
-from noisewise.populations.moments import scipy_moments_are_closed
+from noisewise.populations.moments import scipy_moments_are_closed, scipy_quantiles_are_closed
 from noisewise.populations.parameters import rows_of
 from noisewise.populations.population import AnyPopulation
 from noisewise.release import Release
@@ -28,7 +28,7 @@ from noisewise.types import Floats, Theta
 __all__ = ["parameter_units", "population_sources"]
 
 TOLD = 0.01  # share beyond the bounds from which the mean of records as they were summed is told beside the law's own
-FEW_ROWS = 200  # draws at which a law is asked whose moments are integrated one by one
+FEW_ROWS = 24  # draws at which a law is asked whose moments are integrated one by one
 
 
 def population_sources(
@@ -68,7 +68,8 @@ def _is_slow(population: AnyPopulation, column: str) -> bool:
     law = population.marginal(column)
     shapes = set(law.free) - set(law.distribution.in_unit)
     scipy_law = law.distribution.scipy_law
-    return bool(shapes) and scipy_law is not None and not scipy_moments_are_closed(scipy_law)
+    is_closed = scipy_law is None or scipy_moments_are_closed(scipy_law) or scipy_quantiles_are_closed(scipy_law)
+    return bool(shapes) and not is_closed
 
 
 def _source(

@@ -102,7 +102,8 @@ class PopulationModel(ModelBase):
         if not all(np.all(np.isfinite(found.draws[name])) for name in self.free):
             return found.verdict.saying(warnings=problem.likelihood.cautions)
         cautions = cautions_at(problem.likelihood, some_rows(found.draws, self.free, WEIGHED))
-        judged, theta = found.verdict.saying(warnings=cautions), some_rows(found.draws, self.free)
+        judged = found.verdict.saying(warnings=cautions)
+        theta = some_rows(found.draws if found.covariance is None else self._around(found), self.free)
         sd = {name: np.asarray(value.std(axis=0)) for name, value in theta.items()}
         bounds = bounds_sentences(problem.releases, self.population, theta)
         stated = n_sentences(problem.releases, self.population, theta, n, sd)
@@ -110,6 +111,17 @@ class PopulationModel(ModelBase):
         warnings = (*stated.warnings, *sums.warnings, *bounds.warnings)
         levels = level_sentences(problem.releases, self.population)
         return judged.saying(warnings=warnings, notes=(*levels, *bounds.notes, *stated.notes))
+
+    def _around(self, found: Found) -> dict[str, Array]:
+        """Draws (1, rows, ...) of the normal law that a point and its covariance stand for."""
+        from noisewise.inference.fit import FEW_ROWS
+        from noisewise.inference.transform import Transform
+
+        transform = Transform(self.supports)
+        centre = transform.position({name: value[0] for name, value in found.draws.items()})[0]
+        rng = np.random.default_rng(0)
+        drawn = rng.multivariate_normal(centre, np.asarray(found.covariance), FEW_ROWS, method="eigh")
+        return {name: value[None] for name, value in transform.parameters(drawn).items()}
 
     # ---- simulation, checks, design, text ----
 

@@ -16,7 +16,11 @@ import numpy as np
 from scipy import special
 
 from noisewise.errors import InvalidArgument, Unsupported
-from noisewise.populations.moments import quantile_moments
+from noisewise.populations.moments import (
+    quantile_moments,
+    scipy_moments_are_closed,
+    scipy_quantiles_are_closed,
+)
 from noisewise.populations.parameters import POSITIVE, REAL, UNIT, Array, Support, offers
 from noisewise.types import Values
 
@@ -523,7 +527,12 @@ class FromScipy:
         return ("loc", "scale")
 
     def moments(self, p: Values) -> tuple[Array, Array]:
-        """scipy's own, of the standard law moved and stretched: once for all rows that differ in these alone."""
+        """scipy's own, of the standard law moved and stretched: once for all rows that differ in these alone.
+
+        Where scipy would integrate one row after the other, its quantiles are summed instead, if it has them closed.
+        """
+        if not scipy_moments_are_closed(self.distribution) and scipy_quantiles_are_closed(self.distribution):
+            return quantile_moments(self, p)
         arguments = self._arguments(p)
         loc, scale = arguments.pop("loc"), arguments.pop("scale", 1.0)
         with np.errstate(all="ignore"), warnings.catch_warnings():

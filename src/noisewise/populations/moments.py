@@ -16,7 +16,7 @@ import numpy as np
 
 from noisewise.types import Array, Values
 
-__all__ = ["quantile_moments", "scipy_moments_are_closed"]
+__all__ = ["quantile_moments", "scipy_moments_are_closed", "scipy_quantiles_are_closed"]
 
 PANELS = (float(np.log(2)), 2.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 700.0)
 PER_PANEL = 16
@@ -63,5 +63,14 @@ def _settled(values: Array, weight: Array) -> Array:
 
 def scipy_moments_are_closed(law: object) -> bool:
     """Whether a scipy.stats distribution has formulas of its own for its moments, rather than numerical integrals."""
+    return _has_own(law, "_stats", "_munp")
+
+
+def scipy_quantiles_are_closed(law: object) -> bool:
+    """The same of its quantiles."""
+    return _has_own(law, "_ppf")
+
+
+def _has_own(law: object, *names: str) -> bool:
     owned = [kind for kind in type(law).__mro__ if kind.__module__ != SCIPY_BASE]
-    return any({"_stats", "_munp"} & vars(kind).keys() for kind in owned)
+    return any(set(names) & vars(kind).keys() for kind in owned)
