@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
     from noisewise.evaluate.calibration import calibrate
     from noisewise.graphical.model import GraphicalModel
+    from noisewise.grouped.model import Grouped
     from noisewise.holder.check import RecordCheck
     from noisewise.holder.curator import make_release, make_releases
     from noisewise.holder.ledger import Ledger
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from noisewise.privacy.guarantee import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP
     from noisewise.query import Answer, Query
     from noisewise.regression.estimator import PrivateLinearRegression
+    from noisewise.regression.glm.model import LogisticRegression, PoissonRegression, ProbitRegression
     from noisewise.regression.model import LinearRegression
     from noisewise.regression.priors import GivenMoments, NormalCovariates, NormalInverseGamma
     from noisewise.release import Release
@@ -95,6 +97,7 @@ _HOME = {
     "noisewise.errors": "BudgetExceeded DifferentRecords Incomparable InvalidArgument InvalidData InvalidRelease "
     "InvalidSpec LedgerError NoisewiseError Unsupported",
     "noisewise.graphical.model": "GraphicalModel",
+    "noisewise.grouped.model": "Grouped",
     "noisewise.holder.curator": "make_release make_releases",
     "noisewise.holder.check": "RecordCheck",
     "noisewise.holder.ledger": "Ledger",
@@ -114,8 +117,8 @@ _HOME = {
     "noisewise.privacy.guarantee": "ApproxDP GaussianDP PureDP ZeroConcentratedDP",
     "noisewise.query": "Answer Query",
     "noisewise.regression.estimator": "PrivateLinearRegression",
-    "noisewise.regression.model": "LinearRegression",
-    "noisewise.regression.priors": "GivenMoments NormalCovariates NormalInverseGamma",
+    "noisewise.regression.glm.model": "LogisticRegression PoissonRegression ProbitRegression",
+    "noisewise.regression.model": "GivenMoments LinearRegression NormalCovariates NormalInverseGamma",
     "noisewise.release": "Release",
     "noisewise.schema": "Bounded Levels Schema",
     "noisewise.statistics": "Count Histogram Marginals Maximum Mean Median Minimum Moments Quantile Records "
@@ -141,6 +144,7 @@ __all__ = [
     "GaussianDP",
     "GivenMoments",
     "GraphicalModel",
+    "Grouped",
     "Histogram",
     "Incomparable",
     "Information",
@@ -155,6 +159,7 @@ __all__ = [
     "LinearRegression",
     "LocationScale",
     "LogNormal",
+    "LogisticRegression",
     "Marginals",
     "Maximum",
     "Mean",
@@ -168,10 +173,12 @@ __all__ = [
     "NormalInverseGamma",
     "Plan",
     "Poisson",
+    "PoissonRegression",
     "Population",
     "Posterior",
     "Precision",
     "PrivateLinearRegression",
+    "ProbitRegression",
     "PureDP",
     "Quantile",
     "Query",

@@ -121,6 +121,9 @@ class Plan:
         size = f"n = {schema.n}" if schema.is_change_one else f"at most {schema.n_max} records (the number is private)"
         part = "" if self.part is None else f", part {self.part[0]} to {self.part[1]}"
         lines = [f"{self.statistic} over {size}{part}; neighbours: {schema.neighbours}."]
+        absent = [name for name in self.statistic.columns() if name in schema.left_out]
+        if absent:
+            lines.append(f"Left out where {' or '.join(absent)} is missing; how many are present is private.")
         lines.append(f"Price: {self.guarantee} ({self.guarantee.kind}), by the {self.mechanism} mechanism.")
         if self.sensitivity is not None:
             lines.append(f"Sensitivity of the weighted sums: {self.sensitivity}.")

@@ -134,8 +134,8 @@ class Release:
 
     @property
     def format(self) -> str:
-        """The format of its file: 2 where a unit, a feature or a group is one that readers of format 1 do not know."""
-        is_new = bool(self.schema.units) or is_new_in_format_2(self.statistic)
+        """The format of its file: 2 where readers of format 1 do not know a unit, a feature, a group or "leave-out"."""
+        is_new = bool(self.schema.units) or bool(self.schema.left_out) or is_new_in_format_2(self.statistic)
         return FORMAT_2 if is_new else FORMAT
 
     def __str__(self) -> str:

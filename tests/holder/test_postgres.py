@@ -30,6 +30,7 @@ def database() -> Iterator[Any]:
             connection.create_table("people", cases.frame())
             connection.create_table("faulty", cases.faulty_frame())
             connection.create_table("wide", cases.wide_frame())
+            connection.create_table("gappy", cases.gappy_frame())
             yield connection
             connection.disconnect()
         finally:
@@ -40,6 +41,12 @@ def database() -> Iterator[Any]:
 def tables(database: Any) -> tuple[nw.Table, nw.Table]:
     read = (cases.frame(), database.table("people"))
     return tuple(nw.Table.read(source, cases.ordered(), order="id") for source in read)  # type: ignore[return-value]
+
+
+@pytest.fixture(scope="module")
+def gappy_tables(database: Any) -> tuple[nw.Table, nw.Table]:
+    duck = nw.Table.read(cases.gappy_frame(), cases.leaving_out(), order="id")
+    return duck, nw.Table.read(database.table("gappy"), cases.leaving_out(), order="id")
 
 
 @pytest.fixture(scope="module")
@@ -142,3 +149,15 @@ def test_comparisons_and_groups_are_released_and_refused_alike(database: Any, tm
     table = nw.Table.read(database.table("people"), cases.keyed(), key="id")
     with nw.Ledger.open(tmp_path / "ledger", limit=nw.PureDP(1)) as ledger:
         assert len(nw.make_release(table, plan, ledger=ledger).value) == 4
+
+
+@pytest.mark.parametrize("statistic", cases.OF_THOSE_PRESENT, ids=str)
+def test_both_engines_leave_out_the_same_values(statistic: Any, gappy_tables: tuple[nw.Table, nw.Table]) -> None:
+    plan = nw.plan(statistic, cases.leaving_out(), guarantee=nw.PureDP(1))
+    duck, other = (lattice_values(table, plan) for table in gappy_tables)
+    assert duck == other
+
+
+def test_both_engines_leave_out_with_one_fingerprint(gappy_tables: tuple[nw.Table, nw.Table]) -> None:
+    duck, other = (table.fingerprint(cases.KEY) for table in gappy_tables)
+    assert duck == other

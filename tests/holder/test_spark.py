@@ -42,6 +42,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         session.createDataFrame(cases.frame()).createOrReplaceTempView("people")
         session.createDataFrame(cases.faulty_frame()).createOrReplaceTempView("faulty")
         session.createDataFrame(cases.wide_frame()).createOrReplaceTempView("wide")
+        session.createDataFrame(cases.gappy_frame()).createOrReplaceTempView("gappy")
         yield ibis.pyspark.connect(session)
     finally:
         session.stop()
@@ -52,6 +53,12 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def tables(database: Any) -> tuple[nw.Table, nw.Table]:
     duck = nw.Table.read(cases.frame(), cases.ordered(), order="id")
     return duck, nw.Table.read(database.table("people"), cases.ordered(), order="id")
+
+
+@pytest.fixture(scope="module")
+def gappy_tables(database: Any) -> tuple[nw.Table, nw.Table]:
+    duck = nw.Table.read(cases.gappy_frame(), cases.leaving_out(), order="id")
+    return duck, nw.Table.read(database.table("gappy"), cases.leaving_out(), order="id")
 
 
 @pytest.fixture(scope="module")
@@ -138,3 +145,15 @@ def test_comparisons_and_groups_are_released_and_refused_alike(database: Any, tm
     table = nw.Table.read(database.table("people"), cases.keyed(), key="id")
     with nw.Ledger.open(tmp_path / "ledger", limit=nw.PureDP(1)) as ledger:
         assert len(nw.make_release(table, plan, ledger=ledger).value) == 4
+
+
+@pytest.mark.parametrize("statistic", cases.OF_THOSE_PRESENT, ids=str)
+def test_both_engines_leave_out_the_same_values(statistic: Any, gappy_tables: tuple[nw.Table, nw.Table]) -> None:
+    plan = nw.plan(statistic, cases.leaving_out(), guarantee=nw.PureDP(1))
+    duck, other = (lattice_values(table, plan) for table in gappy_tables)
+    assert duck == other
+
+
+def test_both_engines_leave_out_with_one_fingerprint(gappy_tables: tuple[nw.Table, nw.Table]) -> None:
+    duck, other = (table.fingerprint(cases.KEY) for table in gappy_tables)
+    assert duck == other

@@ -97,6 +97,16 @@ def test_features_that_name_more_levels_than_are_told_apart_get_a_bound_that_say
     assert bound.attained == 0
 
 
+@pytest.mark.parametrize("level", [1, "1"])
+@pytest.mark.parametrize("neighbours", ["change-one", "add-remove"])
+def test_a_whole_number_written_as_text_is_the_same_level(level, neighbours):
+    """equals(g, '1') is true of the level 1, so a feature that reads it moves that group however it is written."""
+    own = schema(neighbours, g=nw.Levels([1, 2, 3]))
+    feature = 3 * x * nw.column("g").equals(level) + x
+    found = nw.Sum(feature, by="g").sensitivity(own, weights=[1, 1, 1])
+    assert float(found.value) == found.attained == (4 + 1 if neighbours == "change-one" else 4)
+
+
 def test_a_plan_hides_the_pair_that_changes_group_and_not_one_group_alone():
     made = nw.plan(nw.Mean(x, by="region"), schema(), guarantee=nw.PureDP(1))
     assert made.sensitivity.value == 4

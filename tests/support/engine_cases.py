@@ -38,6 +38,17 @@ STATISTICS = [
     nw.Count((x > 0) * (y <= 9.5), by=["h", "g"]),
     nw.Mean(x * g.equals("a"), by="g"),
 ]
+OF_THOSE_PRESENT = [
+    nw.Mean(x, x**2, x * y),
+    nw.Sum(y),
+    nw.Count(g.equals("b") * (x > 0)),
+    nw.Histogram("x", [-1, 0, 1.5]),
+    nw.Marginals(["g", "h"]),
+    nw.Moments(["x"], "y", centre={"x": 0.1}, scale={"y": 3}),
+    nw.Moments(["x"], "y", shrink=1),
+    nw.Mean(x, y, by="g"),
+    nw.Count(x > 0, by=["g", "h"]),
+]
 WIDE = 60  # features, whose moments are 1952 sums
 CUTS = [Fraction(0), Fraction(1, 2**60), Fraction(1, 3), Fraction(1, 3) + Fraction(1, 2**60), Fraction(1, 2),
         1 - Fraction(1, 2**33), 1 - Fraction(1, 2**60), Fraction(1)]  # fmt: skip
@@ -87,6 +98,14 @@ def assert_told_alike(first: object, second: object) -> None:
         assert first == (pytest.approx(second, rel=1e-9) if isinstance(second, float) else second)
 
 
+def gappy_frame() -> pd.DataFrame:
+    """The same people, some of whose values are missing."""
+    rng, found = np.random.default_rng(7), frame()
+    for name in ("x", "y", "g"):
+        found.loc[rng.random(N) < 0.2, name] = None
+    return found
+
+
 def wide_frame() -> pd.DataFrame:
     rng = np.random.default_rng(6)
     return pd.DataFrame(rng.normal(size=(50, WIDE + 1)), columns=[f"x{i}" for i in range(WIDE + 1)])
@@ -94,6 +113,10 @@ def wide_frame() -> pd.DataFrame:
 
 def ordered() -> nw.Schema:
     return nw.Schema(COLUMNS, n=N, neighbours="change-one")
+
+
+def leaving_out() -> nw.Schema:
+    return nw.Schema(COLUMNS, n=N, neighbours="change-one", missing="leave-out")
 
 
 def keyed() -> nw.Schema:

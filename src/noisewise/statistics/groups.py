@@ -16,6 +16,7 @@ taken with the group's own level in place of the column, and R_g and D_g are tho
 
 Rounding to the lattice moves a record by half a step in each component of its own group only, so the slack of the
 whole is that of one group. Groups are declared by the schema's levels: a group nobody is in is released like any other.
+Where values may be absent (`presence.py`), a record without a group is in none, and an absent feature adds nothing.
 """
 
 from __future__ import annotations
@@ -32,11 +33,20 @@ from noisewise.exact import root_above
 from noisewise.lattice import Lattice, lattice_for, sum_step
 from noisewise.privacy.guarantee import Guarantee
 from noisewise.privacy.mechanism import AddedNoise, added_noise
-from noisewise.schema import Level, Levels, Schema
+from noisewise.schema import Levels, Schema
 from noisewise.statistics.additive import rewritten
 from noisewise.statistics.enclosure import feature_ranges
 from noisewise.statistics.feature import Feature, as_feature, column_name, constant
 from noisewise.statistics.polynomial import is_zero
+from noisewise.statistics.presence import ONE as ONE
+from noisewise.statistics.presence import (
+    PresentRow,
+    is_whole,
+    left_out_of,
+    one_record,
+    present_sensitivity,
+    where_present,
+)
 from noisewise.statistics.protocol import Cells, Settled
 from noisewise.statistics.sensitivity import Sensitivity, joint_sensitivity, norm_above, sharing
 from noisewise.statistics.settling import Weights, calibrated, rounding, scales
@@ -45,7 +55,6 @@ MOST_GROUPS = 10_000
 MOST_COMPONENTS = 50_000
 MOST_COLUMNS = 2
 MOST_KINDS = 200  # of groups, in which features are different ones
-ONE = constant(1)
 
 
 def read_by(by: object, user: str) -> tuple[str, ...]:
@@ -80,7 +89,7 @@ def group_cells(by: tuple[str, ...], schema: Schema) -> Cells:
     size = math.prod(len(schema.levels(name)) for name in by)
     if size > MOST_GROUPS:
         raise Unsupported(f"by= makes {size} groups, more than {MOST_GROUPS}; use coarser levels. Nothing was spent.")
-    return Cells(by, None, size)
+    return Cells(by, None, size, left_out_of(by, schema))
 
 
 def group_names(by: tuple[str, ...], schema: Schema) -> tuple[str, ...]:
@@ -91,20 +100,21 @@ def group_names(by: tuple[str, ...], schema: Schema) -> tuple[str, ...]:
 
 def group_row(features: Sequence[Feature], by: tuple[str, ...], schema: Schema) -> tuple[Feature, ...]:
     """Each feature times the indicator of each group, group by group; the feature 1 is the group itself."""
-    row: list[Feature] = []
+    row, needs = list[Feature](), left_out_of(by, schema)
     for cell in itertools.product(*(schema.levels(name).levels for name in by)):
         inside = math.prod(
             (as_feature(name).equals(level) for name, level in zip(by[1:], cell[1:], strict=True)),
             start=as_feature(by[0]).equals(cell[0]),
         )
+        inside = where_present(inside, needs)
         row.extend(inside if feature == ONE else inside * feature for feature in features)
     return tuple(row)
 
 
-def group_weights(features: Sequence[Feature], by: tuple[str, ...], schema: Schema) -> Weights:
+def group_weights(row: PresentRow, by: tuple[str, ...], schema: Schema) -> Weights:
     """Each component to unit size: the largest value that one record can give it, for a record leaves as it comes."""
     own = []
-    for feature, (low, high, _) in zip(features, feature_ranges(features, schema), strict=True):
+    for feature, (low, high, _) in zip(row.complete, feature_ranges(row.complete, schema), strict=True):
         size = Fraction(max(abs(low), abs(high)))
         if size <= 0 or is_zero(feature):
             raise InvalidArgument(
@@ -117,13 +127,16 @@ def group_weights(features: Sequence[Feature], by: tuple[str, ...], schema: Sche
 
 
 def group_sensitivity(
-    features: Sequence[Feature], by: tuple[str, ...], schema: Schema, *, norm: int, weights: Weights
+    row: PresentRow, by: tuple[str, ...], schema: Schema, *, norm: int, weights: Weights
 ) -> Sensitivity:
-    """The joint sensitivity over all groups: see the head of this file."""
-    groups, is_told = _kinds(features, by, schema, weights)
-    alone, together = (schema_of_one(schema, neighbours) for neighbours in ("add-remove", "change-one"))
-    with sharing(len({one.features for one in groups})):
-        rows = {one: joint_sensitivity(one.features, alone, norm=norm, weights=one.weights) for one in groups}
+    """The joint sensitivity over all groups: see the head of this file.
+
+    Nobody reaches farther than a record with nothing missing, and a record in no group less far than one in another.
+    """
+    groups, is_told = _kinds(row, by, schema, weights)
+    alone, together = (one_record(schema, neighbours) for neighbours in ("add-remove", "change-one"))
+    with sharing(len({one.row for one in groups})):
+        rows = {one: joint_sensitivity(one.row.complete, alone, norm=norm, weights=one.weights) for one in groups}
         farthest = sorted(
             (rows[one] for one, count in groups.items() for _ in range(min(count, 2))),
             key=lambda found: found.value,
@@ -131,7 +144,7 @@ def group_sensitivity(
         )
         if not schema.is_change_one:
             found = farthest[0]
-            attained = min(max(row.attained for row in rows.values()), float(found.value)) if is_told else 0.0
+            attained = min(max(one.attained for one in rows.values()), float(found.value)) if is_told else 0.0
             return Sensitivity(found.value, attained, norm, f"one record in one of the groups; {found.argument}")
         best = Sensitivity(Fraction(0), 0.0, norm, "")
         if len(farthest) > 1:
@@ -142,14 +155,17 @@ def group_sensitivity(
             argument = "a changed record leaves one group and enters another"
             best = Sensitivity(value, reached, norm, argument)
         for one in groups:
-            inside = joint_sensitivity(one.features, together, norm=norm, weights=one.weights)
+            if one.row.is_complete:
+                inside = joint_sensitivity(one.row.complete, together, norm=norm, weights=one.weights)
+            else:
+                inside = present_sensitivity(one.row, schema, norm=norm, weights=one.weights)
             if inside.value > best.value:
                 best = inside
     return replace(best, attained=min(best.attained, float(best.value)) if is_told else 0.0)
 
 
 def settled_groups(
-    features: Sequence[Feature],
+    row: PresentRow,
     by: tuple[str, ...],
     schema: Schema,
     guarantee: Guarantee,
@@ -157,26 +173,19 @@ def settled_groups(
     weights: Weights,
 ) -> Settled:
     """Sums by group: a component has the same step in every group, so that one query sums them all."""
-    noise, size = added_noise(mechanism), group_cells(by, schema).size
+    features, noise, size = row.complete, added_noise(mechanism), group_cells(by, schema).size
     _check_size(len(features) * size, noise, mechanism)
-    unrounded = group_sensitivity(features, by, schema, norm=noise.norm, weights=weights)
+    unrounded = group_sensitivity(row, by, schema, norm=noise.norm, weights=weights)
     noise_scales = scales(noise, unrounded, guarantee, weights)
     ranges = [(min(low, 0.0), max(high, 0.0), error) for low, high, error in feature_ranges(features, schema)]
     steps = []
     for k, (low, high, error) in enumerate(ranges):
         own = sum_step(scale=min(noise_scales[k :: len(features)]), n=schema.largest_n, low=low, high=high, error=error)
-        steps.append(min(own, 1.0) if _is_whole(features[k]) else own)
+        steps.append(min(own, 1.0) if is_whole(features[k]) else own)
     inside = lattice_for(steps, ranges)
     lattice = Lattice(inside.step * size, inside.low * size, inside.high * size)
     rounded = _rounded(features, schema, unrounded, inside, ranges, weights)
     return Settled(weights, calibrated(noise, rounded, lattice, guarantee, weights), lattice, rounded)
-
-
-def schema_of_one(schema: Schema, neighbours: str) -> Schema:
-    """The columns alone: how far one record reaches, or two differ."""
-    is_change_one = neighbours == "change-one"
-    return Schema(schema.columns, n=1 if is_change_one else None, n_max=None if is_change_one else 1,
-                  neighbours=neighbours)  # fmt: skip
 
 
 def _rounded(
@@ -193,7 +202,7 @@ def _rounded(
     for k, feature in enumerate(features):
         step = Fraction(lattice.step[k])
         error = Fraction(rounding(*ranges[k], lattice.step[k]))
-        moves.append(Fraction(0) if _is_whole(feature) else (1 + feature.has_general_power) * step + 2 * error)
+        moves.append(Fraction(0) if is_whole(feature) else (1 + feature.has_general_power) * step + 2 * error)
     moved = Fraction(1) if schema.is_change_one else Fraction(1, 2)
     ends = list(zip(lattice.step, lattice.low, lattice.high, strict=True))
     for own, count in _distinct(weights, len(features)).items():
@@ -209,45 +218,46 @@ def _rounded(
 
 
 class _Kind(NamedTuple):
-    """What groups may have in common: their weights, and the features as they are in these groups."""
+    """What groups may have in common: their weights, and what is summed as it is in these groups."""
 
     weights: Weights
-    features: tuple[Feature, ...]
+    row: PresentRow
 
 
-def _kinds(
-    features: Sequence[Feature], by: tuple[str, ...], schema: Schema, weights: Weights
-) -> tuple[dict[_Kind, int], bool]:
+def _kinds(row: PresentRow, by: tuple[str, ...], schema: Schema, weights: Weights) -> tuple[dict[_Kind, int], bool]:
     """The kinds of groups, each once, with the number of groups of it; and whether each is as it is in its groups.
 
     Where features name too many levels it is not: they are then taken as if any record might be in any group, for a
-    bound.
+    bound. Levels are told apart by their place in the schema: '1' is the level 1.
     """
-    named = {node.arguments for feature in features for node in feature.nodes() if node.operation == "equals"}
-    own = {name: [level for column, level in named if column == name] for name in by}
-    is_told = math.prod(len(levels) + 1 for levels in own.values()) <= MOST_KINDS
+    asked = {node.arguments for feature in row.complete for node in feature.nodes() if node.operation == "equals"}
+    named = {name: {schema.levels(name).index(level) for column, level in asked if column == name} for name in by}
+    is_told = math.prod(len(places) + 1 for places in named.values()) <= MOST_KINDS
     if not is_told:
-        own = {name: [] for name in by}
-    cells = itertools.product(*(schema.levels(name).levels for name in by))
-    size, found = len(features), dict[_Kind, int]()
-    known: dict[tuple[object, ...], tuple[Feature, ...]] = {}
-    for place, cell in enumerate(cells):
-        told = tuple(level if level in own[name] else None for name, level in zip(by, cell, strict=True))
+        named = {name: set() for name in by}
+    size, found = len(row.complete), dict[_Kind, int]()
+    known: dict[tuple[int | None, ...], PresentRow] = {}
+    for start, cell in enumerate(itertools.product(*(range(len(schema.levels(name))) for name in by))):
+        told = tuple(place if place in named[name] else None for name, place in zip(by, cell, strict=True))
         if told not in known:
-            levels = {name: level for name, level in zip(by, cell, strict=True) if own[name]}
-            known[told] = tuple(_within(feature, levels) for feature in features)
-        kind = _Kind(tuple(weights[place * size : (place + 1) * size]), known[told])
+            places = {name: place for name, place in zip(by, cell, strict=True) if named[name]}
+            features, complete = (
+                tuple(_within(feature, places, schema) for feature in some) for some in (row.features, row.complete)
+            )
+            known[told] = PresentRow(features, complete, row.needs)
+        kind = _Kind(tuple(weights[start * size : (start + 1) * size]), known[told])
         found[kind] = found.get(kind, 0) + 1
     return found, is_told
 
 
-def _within(feature: Feature, levels: Mapping[str, Level]) -> Feature:
-    """The feature of a record whose group columns have these levels."""
+def _within(feature: Feature, places: Mapping[str, int], schema: Schema) -> Feature:
+    """The feature of a record whose group columns have the levels at these places."""
 
     def known(part: Feature) -> Feature | None:
-        if part.operation == "equals" and part.arguments[0] in levels:
-            return constant(int(part.arguments[1] == levels[part.arguments[0]]))
-        return None if part.columns() & set(levels) else part
+        name, *level = part.arguments
+        if part.operation == "equals" and name in places:
+            return constant(int(schema.levels(str(name)).index(level[0]) == places[str(name)]))
+        return None if part.columns() & set(places) else part
 
     return rewritten(feature, known)
 
@@ -264,11 +274,6 @@ def _distinct(weights: Weights, size: int) -> dict[Weights, int]:
 def _joined(values: Sequence[Fraction], norm: int) -> Fraction:
     """The norm of moves in different components."""
     return sum(values, Fraction(0)) if norm == 1 else root_above(sum((v * v for v in values), Fraction(0)))
-
-
-def _is_whole(feature: Feature) -> bool:
-    """True for 0/1 features, which are whole numbers of any step up to 1."""
-    return feature == ONE or feature.is_condition
 
 
 def _check_size(components: int, noise: AddedNoise, mechanism: str) -> None:

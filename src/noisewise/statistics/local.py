@@ -42,6 +42,9 @@ class Records(Statistic):
     takes_weights: ClassVar[bool] = False
     needs_public_n: ClassVar[bool] = True
 
+    def why_not_left_out(self) -> str | None:
+        return "every record answers, and who does not would be told"
+
     def __init__(self, feature: object, cells: Sequence[object] | None = None) -> None:
         object.__setattr__(self, "feature", read_features((feature,), "Records")[0])
         object.__setattr__(self, "cells", None if cells is None else read_edges(cells, "cells"))

@@ -43,6 +43,10 @@ class OrderStatistic(Statistic):
     sort: ClassVar[Sort] = Sort.ORDER
     takes_weights: ClassVar[bool] = False
     needs_public_n: ClassVar[bool] = True
+
+    def why_not_left_out(self) -> str | None:
+        return "it is the value at a rank among all records, and how many there are would be private"
+
     feature: Feature
 
     @abstractmethod

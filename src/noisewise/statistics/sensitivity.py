@@ -105,9 +105,12 @@ def proving(enough: Fraction) -> Iterator[None]:
 
 @contextmanager
 def sharing(parts: int) -> Iterator[None]:
-    """Sensitivities computed inside spend together what one search may, in equal shares."""
+    """Sensitivities computed inside are of pieces, which spend together what one search may, in equal shares.
+
+    What is enough for the whole says nothing about a piece, so nothing is enough for it.
+    """
     given = _PROOF.get() or _Search(LARGEST_WORK, None)
-    token = _PROOF.set(_Search(given.work // parts, given.enough))
+    token = _PROOF.set(_Search(given.work // parts, None))
     try:
         yield
     finally:
@@ -165,7 +168,7 @@ def joint_sensitivity(
     """
     values, attained, arguments = [], [], []
     groups, given, search = (
-        _independent_groups(features),
+        independent_groups(features),
         weights_above(weights),
         _PROOF.get() or _Search(LARGEST_WORK, None),
     )
@@ -220,7 +223,7 @@ def _bits(value: Fraction) -> int:
     return value.numerator.bit_length() + value.denominator.bit_length()
 
 
-def _independent_groups(features: Sequence[Feature]) -> list[list[int]]:
+def independent_groups(features: Sequence[Feature]) -> list[list[int]]:
     """Indices of features that share columns, directly or through others; groups in the order of their last member."""
     group_of: dict[str, list[int]] = {}
     for k, feature in enumerate(features):

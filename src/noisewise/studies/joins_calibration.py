@@ -19,10 +19,9 @@ from scipy import stats
 from noisewise.evaluate.calibration import Calibration, Plans, calibrate
 from noisewise.planning import Plan, plan
 from noisewise.populations.population import Normal
-from noisewise.privacy.guarantee import Guarantee, PureDP, ZeroConcentratedDP
+from noisewise.privacy.guarantee import guarantee_from_dict
 from noisewise.schema import Bounded, Schema
-from noisewise.statistics import Mean
-from noisewise.statistics.feature import column
+from noisewise.statistics import statistic
 from noisewise.studies.setting import Setting
 from noisewise.studies.study import Row, Rows, Setup, Study
 
@@ -33,7 +32,7 @@ HOLDERS = (3, 8, 40)
 WHOLE, CUT = 60, Fraction(1, 3)
 BOUND = 5
 BATCH = 20  # trials of one task
-GUARANTEES: dict[str, Guarantee] = {"laplace": PureDP(2), "gaussian": ZeroConcentratedDP(2)}
+GUARANTEES = {"laplace": {"kind": "pure-dp", "epsilon": "2"}, "gaussian": {"kind": "zero-concentrated-dp", "rho": "2"}}
 
 
 class Cell(NamedTuple):
@@ -47,11 +46,12 @@ class Cell(NamedTuple):
 
 def plans_of(cell: Cell) -> Plans:
     """What is released in a trial, by data set."""
-    x = column("x")
 
     def released(n: int, part: tuple[Fraction, Fraction] | None = None) -> Plan:
         schema = Schema({"x": Bounded(-BOUND, BOUND)}, n=n, neighbours="change-one")
-        return plan(Mean(x, x**2), schema, guarantee=GUARANTEES[cell.noise], part=part)
+        return plan(
+            statistic("mean(x, x**2)"), schema, guarantee=guarantee_from_dict(GUARANTEES[cell.noise]), part=part
+        )
 
     if cell.join == "holders":
         return [[released(n)] for n in HOLDERS]
