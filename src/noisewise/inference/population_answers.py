@@ -25,7 +25,7 @@ from noisewise.schema import Schema
 from noisewise.statistics.feature import Feature, as_feature
 from noisewise.types import Floats, Theta
 
-__all__ = ["parameter_units", "population_sources"]
+__all__ = ["column_source", "parameter_units", "population_sources"]
 
 TOLD = 0.01  # share beyond the bounds from which the mean of records as they were summed is told beside the law's own
 FEW_ROWS = 24  # draws at which a law is asked whose moments are integrated one by one
@@ -39,7 +39,7 @@ def population_sources(
     if any(_is_slow(population, column) for column in columns):
         chosen = np.unique(np.linspace(0, rows_of(theta) - 1, min(FEW_ROWS, rows_of(theta))).round().astype(int))
         theta = {name: np.asarray(value)[chosen] for name, value in theta.items()}
-    sources: list[AnswerSource] = [_source(population, column, theta, releases, units) for column in columns]
+    sources: list[AnswerSource] = [column_source(population, column, theta, releases, units) for column in columns]
     if len(columns) > 1 and releases:
         sources.append(RecordDraws(population, theta, tuple(releases)))
     return tuple(sources)
@@ -72,9 +72,10 @@ def _is_slow(population: AnyPopulation, column: str) -> bool:
     return bool(shapes) and not is_closed
 
 
-def _source(
+def column_source(
     population: AnyPopulation, column: str, theta: Theta, releases: Sequence[Release], units: ColumnUnits
 ) -> LawDraws:
+    """The law of one column at rows of theta, with what its releases say of units, levels and bounds."""
     schema = next((release.schema for release in releases if column in release.schema.columns), None)
     law = population.marginal(column)
     return LawDraws(
