@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     )
     from noisewise.evaluate.calibration import calibrate
     from noisewise.graphical.model import GraphicalModel
+    from noisewise.grouped.model import Grouped
+    from noisewise.holder.check import RecordCheck
     from noisewise.holder.curator import make_release, make_releases
     from noisewise.holder.ledger import Ledger
     from noisewise.holder.respond import respond
@@ -61,6 +63,8 @@ if TYPE_CHECKING:
     from noisewise.privacy.guarantee import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP
     from noisewise.query import Answer, Query
     from noisewise.regression.estimator import PrivateLinearRegression
+    from noisewise.regression.glm.given_rows import GivenRows
+    from noisewise.regression.glm.model import LogisticRegression, PoissonRegression, ProbitRegression
     from noisewise.regression.model import LinearRegression
     from noisewise.regression.priors import GivenMoments, NormalCovariates, NormalInverseGamma
     from noisewise.release import Release
@@ -94,7 +98,9 @@ _HOME = {
     "noisewise.errors": "BudgetExceeded DifferentRecords Incomparable InvalidArgument InvalidData InvalidRelease "
     "InvalidSpec LedgerError NoisewiseError Unsupported",
     "noisewise.graphical.model": "GraphicalModel",
+    "noisewise.grouped.model": "Grouped",
     "noisewise.holder.curator": "make_release make_releases",
+    "noisewise.holder.check": "RecordCheck",
     "noisewise.holder.ledger": "Ledger",
     "noisewise.holder.respond": "respond",
     "noisewise.holder.respondent": "Respondent",
@@ -104,8 +110,7 @@ _HOME = {
     "noisewise.inference.posterior": "Posterior",
     "noisewise.models.simulate": "simulate",
     "noisewise.online.survey": "Survey",
-    "noisewise.point.estimator": "Estimator",
-    "noisewise.point.optimal": "optimal_estimator",
+    "noisewise.point.optimal": "Estimator optimal_estimator",
     "noisewise.populations.multivariate": "MultivariateNormal",
     "noisewise.populations.population": "Bernoulli Categorical Exponential Gamma Joint LocationScale LogNormal "
     "Normal Poisson Population Uniform",
@@ -113,8 +118,8 @@ _HOME = {
     "noisewise.privacy.guarantee": "ApproxDP GaussianDP PureDP ZeroConcentratedDP",
     "noisewise.query": "Answer Query",
     "noisewise.regression.estimator": "PrivateLinearRegression",
-    "noisewise.regression.model": "LinearRegression",
-    "noisewise.regression.priors": "GivenMoments NormalCovariates NormalInverseGamma",
+    "noisewise.regression.glm.model": "GivenRows LogisticRegression PoissonRegression ProbitRegression",
+    "noisewise.regression.model": "GivenMoments LinearRegression NormalCovariates NormalInverseGamma",
     "noisewise.release": "Release",
     "noisewise.schema": "Bounded Levels Schema",
     "noisewise.statistics": "Count Histogram Marginals Maximum Mean Median Minimum Moments Quantile Records "
@@ -139,7 +144,9 @@ __all__ = [
     "Gamma",
     "GaussianDP",
     "GivenMoments",
+    "GivenRows",
     "GraphicalModel",
+    "Grouped",
     "Histogram",
     "Incomparable",
     "Information",
@@ -154,6 +161,7 @@ __all__ = [
     "LinearRegression",
     "LocationScale",
     "LogNormal",
+    "LogisticRegression",
     "Marginals",
     "Maximum",
     "Mean",
@@ -167,13 +175,16 @@ __all__ = [
     "NormalInverseGamma",
     "Plan",
     "Poisson",
+    "PoissonRegression",
     "Population",
     "Posterior",
     "Precision",
     "PrivateLinearRegression",
+    "ProbitRegression",
     "PureDP",
     "Quantile",
     "Query",
+    "RecordCheck",
     "Records",
     "Release",
     "Respondent",

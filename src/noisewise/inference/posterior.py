@@ -375,13 +375,26 @@ class Posterior:
 
         return summary(self)
 
-    def plot(self, path: str | PathLike[str] | None = None) -> bytes:
-        """The posterior of each parameter against its prior, as a PNG (also written to `path`)."""
-        self.refuse_point("plot")
-        from noisewise.inference.summary import plot_data
-        from noisewise.report.plots import posterior_plot
+    def plot(
+        self,
+        path: str | PathLike[str] | None = None,
+        *,
+        kind: str | None = None,
+        quantity: str = "mean",
+        against: str | None = None,
+        level: float = 0.9,
+        width: float = 8.6,
+    ) -> bytes:
+        """A picture as PNG bytes, also written to `path` (.png, .pdf, .svg).
 
-        return posterior_plot(plot_data(self), path)
+        Parameters: `kind` is "parameters" (posterior and prior of each, the default without groups), "distribution"
+        (the fitted law of each column with its band, and what was published on it), "groups" (the default with them:
+        a `quantity` of each group, sorted), "contrast" or "ratio" (of pairs of groups, or of each and `against`);
+        `level` of intervals and bands; `width` in inches: 8.6 for a page, 3.6 for a telephone.
+        """
+        from noisewise.report.posterior_pictures import Sheet, picture
+
+        return picture(self, kind, path, Sheet(quantity, against, checked_level(level), width))
 
     def to_arviz(self) -> Any:
         """The draws as ArviZ keeps them: InferenceData before its version 1, a DataTree from then on."""

@@ -156,7 +156,7 @@ class ModelBase:
             law=found.law,
             likelihood=found.likelihood or likelihood,
             verdict=found.verdict,
-            population=self.described,
+            population=self.described if found.described is None else found.described,
             releases=observed.releases,
             seed=settings.seed,
             is_point=found.is_point,
