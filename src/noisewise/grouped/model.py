@@ -30,6 +30,7 @@ from noisewise.statistics.groups import read_by
 if TYPE_CHECKING:
     from noisewise.grouped.confidential import GroupLaws
     from noisewise.grouped.learn import Observed
+    from noisewise.inference.answer_sources import AnswerSource
     from noisewise.inference.degrees import Degrees
     from noisewise.inference.methods import Found, Method, Methods
     from noisewise.inference.settings import Settings
@@ -230,6 +231,19 @@ class Grouped(ModelBase):
     def laws_by_group(self, draws: Theta) -> dict[str, tuple[AnyPopulation, dict[str, Array]]]:
         """`population_of` for every group, by its name."""
         return {group: self.population_of(draws, group) for group in self.groups}
+
+    def answer_sources(self, theta: Theta, releases: Sequence[Release]) -> tuple[AnswerSource, ...]:
+        """The law of the column in each group, and the shares of the groups where they are unknown."""
+        from noisewise.inference.group_answers import group_sources
+
+        shares = None if self.is_by_holder else np.asarray(theta[SHARE])
+        return group_sources(self.column, self.laws_by_group(theta), releases, by=", ".join(self.by), shares=shares)
+
+    def parameter_units(self, releases: Sequence[Release]) -> dict[str, str]:
+        """The units of each group's parameters."""
+        from noisewise.inference.group_answers import group_units
+
+        return group_units(self.column, self.population, self.groups, releases)
 
     # ---- what infer and Posterior ask for ----
 

@@ -144,7 +144,7 @@ class Answers:
         return self._table().latex()
 
     def _repr_html_(self) -> str:
-        return self._table().html(self.notes)
+        return self._table().html("Answers", self.notes)
 
     def __str__(self) -> str:
         return self._table().text(self.notes)
