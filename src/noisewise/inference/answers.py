@@ -240,7 +240,8 @@ def summarised(posterior: Posterior, drawn: Drawn, level: float) -> Quantity:
     if not np.isfinite(values).all():
         return told(None, None, None, drawn.note or f"The {drawn.quantity} is not a number at some draws.")
     if posterior.is_point:
-        return told(float(values[0]), None, error_of(values), drawn.note)
+        error = None if posterior.covariance is None else error_of(values)
+        return told(float(values[0]), None, error, drawn.note)
     low, high = (float(end) for end in equal_tailed(values, level))
     mean, sd = _known_moments(posterior, values)
     first, third = np.quantile(values, [0.25, 0.75])
