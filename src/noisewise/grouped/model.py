@@ -232,19 +232,6 @@ class Grouped(ModelBase):
         """`population_of` for every group, by its name."""
         return {group: self.population_of(draws, group) for group in self.groups}
 
-    def answer_sources(self, theta: Theta, releases: Sequence[Release]) -> tuple[AnswerSource, ...]:
-        """The law of the column in each group, and the shares of the groups where they are unknown."""
-        from noisewise.inference.group_answers import group_sources
-
-        shares = None if self.is_by_holder else np.asarray(theta[SHARE])
-        return group_sources(self.column, self.laws_by_group(theta), releases, by=", ".join(self.by), shares=shares)
-
-    def parameter_units(self, releases: Sequence[Release]) -> dict[str, str]:
-        """The units of each group's parameters."""
-        from noisewise.inference.group_answers import group_units
-
-        return group_units(self.column, self.population, self.groups, releases)
-
     # ---- what infer and Posterior ask for ----
 
     @property
@@ -302,6 +289,18 @@ class Grouped(ModelBase):
         from noisewise.grouped.learn import learn
 
         return learn(observed, settings)
+
+    def answer_sources(self, theta: Theta, releases: Sequence[Release]) -> Sequence[AnswerSource]:
+        """The law of the column in each group, and the shares."""
+        from noisewise.grouped.answers import group_sources
+
+        return group_sources(self, theta, releases)
+
+    def parameter_units(self, releases: Sequence[Release]) -> Mapping[str, str]:
+        """Parameters in the unit of the column, group by group."""
+        from noisewise.grouped.answers import group_units
+
+        return group_units(self, releases)
 
     # ---- simulation, checks, text ----
 
