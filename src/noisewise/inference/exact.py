@@ -28,6 +28,7 @@ from noisewise.exact import integer
 from noisewise.inference.adapt import Progress
 from noisewise.inference.density import Density, ExactTarget
 from noisewise.inference.diagnostics import ess_bulk, ess_tail, judged, rhat
+from noisewise.inference.independence import fitted_sample, sample_beside_a_share
 from noisewise.inference.kernels import Floats
 from noisewise.inference.kernels.leaping_slice import LeapingSlice
 from noisewise.inference.line import Line, on_the_line
@@ -112,12 +113,14 @@ def exact(
     is_quick: bool = True,
     quick: ExactTarget | None = None,
     law: Callable[[], str] = str,
+    is_fitted: bool = False,
 ) -> Exact:
     """Draws from a target whose likelihood has no noise; `warmup` is used where chains must find their way.
 
     `is_quick` says that the density may be asked hundreds of thousands of times; `law` names what the likelihood
     scored, and is asked once that is known. `quick` is another target, near this one, that is quick: of two parameters
-    it is looked at in its place, and proposes.
+    it is looked at in its place, and proposes. `is_fitted` tries proposals of a fitted t law before three and more
+    parameters are walked on.
     """
     integer(chains, "chains", minimum=1)
     integer(draws, "draws", minimum=1)
@@ -130,6 +133,8 @@ def exact(
             if found is not None:
                 return found
         return _two(rng, target, chains, draws, warmup, progress, is_quick=is_quick)
+    if is_fitted and (found := _fitted(rng, target, chains, draws, progress)) is not None:
+        return found
     how = f"slice sampling of {target.size} parameters, {chains} chains after {warmup} steps of warm-up"
     return _many(rng, target, chains, draws, warmup, progress, how=how, is_quick=is_quick)
 
@@ -319,6 +324,23 @@ class _Near:
             square = sd**2 + np.tensordot(own - other, away**2, axes=1)
             found[name] = np.asarray(mean + shift), np.sqrt(np.maximum(square - shift**2, 0.0))
         return cls(grid_evidence(grids) + totals[0] - totals[1], found)
+
+
+def _fitted(
+    rng: np.random.Generator, target: ExactTarget, chains: int, draws: int, progress: Progress | None
+) -> Exact | None:
+    """An independence sampler with proposals of a plane beside a share, or of a fitted t law; None where none fits."""
+    ways = {"on a plane beside a share present": sample_beside_a_share} if target.size == 3 else {}
+    for words, way in {**ways, f"on a t law fitted to {target.size} parameters": fitted_sample}.items():
+        density = Density(target)
+        drawn = way(rng, density, chains=chains, draws=draws, progress=progress)
+        if drawn is None:
+            continue
+        evidence = judged(drawn.positions, non_finite=drawn.non_finite, warmup_non_finite=(density.non_finite,))
+        if not (_has_failed(drawn, evidence, draws) or _should_go_on(evidence, draws)):
+            how = f"an independence sampler {words}, {drawn.acceptance:.1%} of proposals accepted"
+            return Exact(drawn.positions, None, None, False, how, drawn.non_finite, Verdict(evidence))
+    return None
 
 
 def _on_mesh(

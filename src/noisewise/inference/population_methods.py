@@ -24,7 +24,7 @@ from noisewise.likelihood.joint import Product, joint_likelihood
 from noisewise.likelihood.naive import NaiveLikelihood
 from noisewise.populations.cleaned import is_possible
 from noisewise.populations.parameters import Array, Theta
-from noisewise.populations.population import AnyPopulation
+from noisewise.populations.population import AnyPopulation, is_presence
 from noisewise.release import Release
 
 if TYPE_CHECKING:
@@ -204,6 +204,7 @@ def _exact_factor(problem: PopulationProblem, settings: Settings) -> Found:
         is_quick=likelihood.is_quick,
         quick=problem.quick,
         law=law,
+        is_fitted=any(map(is_presence, problem.population.columns)),
     )
     return Found(
         problem.by_parameter(found.positions),
