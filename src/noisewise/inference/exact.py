@@ -39,7 +39,7 @@ from noisewise.inference.plane import evidence as grid_evidence
 from noisewise.inference.run import run
 from noisewise.inference.verdict import TOLERANCE, TOO_ROUGH, Chains, IndependentDraws, Verdict
 
-__all__ = ["Exact", "exact", "independent"]
+__all__ = ["Exact", "exact", "fitted", "independent"]
 
 KnownMoments = Mapping[str, tuple[Floats, Floats]]
 HUMP_SHARE, HUMP_POINTS = 0.01, 400
@@ -113,14 +113,12 @@ def exact(
     is_quick: bool = True,
     quick: ExactTarget | None = None,
     law: Callable[[], str] = str,
-    is_fitted: bool = False,
 ) -> Exact:
     """Draws from a target whose likelihood has no noise; `warmup` is used where chains must find their way.
 
     `is_quick` says that the density may be asked hundreds of thousands of times; `law` names what the likelihood
     scored, and is asked once that is known. `quick` is another target, near this one, that is quick: of two parameters
-    it is looked at in its place, and proposes. `is_fitted` tries proposals of a fitted t law before three and more
-    parameters are walked on.
+    it is looked at in its place, and proposes.
     """
     integer(chains, "chains", minimum=1)
     integer(draws, "draws", minimum=1)
@@ -133,8 +131,6 @@ def exact(
             if found is not None:
                 return found
         return _two(rng, target, chains, draws, warmup, progress, is_quick=is_quick)
-    if is_fitted and (found := _fitted(rng, target, chains, draws, progress)) is not None:
-        return found
     how = f"slice sampling of {target.size} parameters, {chains} chains after {warmup} steps of warm-up"
     return _many(rng, target, chains, draws, warmup, progress, how=how, is_quick=is_quick)
 
@@ -326,7 +322,7 @@ class _Near:
         return cls(grid_evidence(grids) + totals[0] - totals[1], found)
 
 
-def _fitted(
+def fitted(
     rng: np.random.Generator, target: ExactTarget, chains: int, draws: int, progress: Progress | None
 ) -> Exact | None:
     """An independence sampler with proposals of a plane beside a share, or of a fitted t law; None where none fits."""

@@ -30,7 +30,7 @@ from noisewise.inference.plane import BURN, PlaneDraws, Proposal, accepted, lay_
 
 __all__ = ["fitted_sample", "sample_beside_a_share"]
 
-FIRST_POINTS, POINTS, EFFECTIVE, ROUNDS = 2048, 1024, 0.3, 20
+FIRST_POINTS, POINTS, EFFECTIVE, ROUNDS = 2048, 1024, 0.3, 10
 PLANE_EVALUATIONS, TRIED, GOOD, POINTS_ON_LINE = 60_000, 400, 0.8, 129
 DEGREES, STRETCH = 5.0, 1.15
 FEWEST = 50  # points with a density, of which a law may be fitted

@@ -181,7 +181,7 @@ def _untold(problem: PopulationProblem, settings: Settings) -> Found:
 
 
 def _exact_factor(problem: PopulationProblem, settings: Settings) -> Found:
-    from noisewise.inference.exact import exact
+    from noisewise.inference.exact import exact, fitted
 
     if isinstance(problem.likelihood, Product) and not problem.likelihood.groups:
         return _untold(problem, settings)
@@ -193,7 +193,10 @@ def _exact_factor(problem: PopulationProblem, settings: Settings) -> Found:
     def law() -> str:
         return "" if not likelihood.groups else OWN_LAW if likelihood.is_exact else CENTRAL_LIMIT_LAW
 
-    found = exact(
+    found = None
+    if problem.target.size > 2 and any(map(is_presence, problem.population.columns)):
+        found = fitted(settings.rng, problem.target, settings.chains, settings.draws, settings.report)
+    found = found or exact(
         settings.rng,
         problem.target,
         chains=settings.chains,
@@ -204,7 +207,6 @@ def _exact_factor(problem: PopulationProblem, settings: Settings) -> Found:
         is_quick=likelihood.is_quick,
         quick=problem.quick,
         law=law,
-        is_fitted=any(map(is_presence, problem.population.columns)),
     )
     return Found(
         problem.by_parameter(found.positions),
