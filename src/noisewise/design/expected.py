@@ -30,6 +30,7 @@ from noisewise.errors import InvalidArgument, NoisewiseError
 from noisewise.exact import fraction
 from noisewise.inference.progress import shown
 from noisewise.laws import additive_law
+from noisewise.models.protocol import population_for
 from noisewise.planning import Plan, plan
 from noisewise.populations.text import population_to_spec
 from noisewise.printable import printable, printable_lines
@@ -146,6 +147,7 @@ def precision(
     rows: list[Expected] = []
     words = "Expected 90 % intervals of the noise alone; with a population, of the answer."
     if population is not None:
+        population = population_for(population, listed)
         values = middle(believe(population)) if at is None else at
         words = f"Expected 90 % intervals of the unknowns, sampling and noise together, {_told(values)}."
     with shown(progress, "Predicting precision") as report:
