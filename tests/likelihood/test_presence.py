@@ -25,17 +25,19 @@ def log_likelihood(release, population, theta):
     return float(model.joint_likelihood((release,)).integrated().log_likelihood(rows)[0])
 
 
-@pytest.mark.parametrize("statistic", [nw.Mean(x), nw.Sum(x), nw.Mean(x, x**2)], ids=str)
+@pytest.mark.parametrize("statistic", [nw.Mean(x), nw.Sum(x)], ids=str)
 def test_the_likelihood_is_that_of_records_with_holes(statistic, rng):
     """Records drawn here, holes made here, sums and noise added here: none of the library's."""
     n, theta = 60, {"mean": 0.4, "present": 0.6}
     made = nw.plan(statistic, schema(n), guarantee=nw.PureDP(2))
-    release = nw.simulate(made, NORMAL, at=theta, seed=rng)
     law = additive_law(made.law)
     values = np.clip(rng.normal(0.4, 0.3, (100_000, n)), 0, 1)
     is_there = rng.random(values.shape) < 0.6
-    powers = {"mean(x)": (0, 1), "sum(x)": (1,), "mean(x, x**2)": (0, 1, 2)}[str(statistic)]
+    powers = {"mean(x)": (0, 1), "sum(x)": (1,)}[str(statistic)]
     sums = np.stack([(values**power * is_there).sum(axis=1) for power in powers], axis=1)
+    near = (36 + 1.5 * law.scale[0], 14.5 + 0.5 * law.scale[-1])[-len(powers) :]  # a little off what is expected
+    value = [round(v / s) for v, s in zip(near, law.step, strict=True)]
+    release = nw.Release.of(made, value, dataset="d", ledger_head=None, simulated=True)
     logs = np.zeros(len(sums))
     for k in range(len(powers)):
         steps = np.abs(release.value[k] - np.rint(sums[:, k] / law.step[k])) / law.ratio[k]
@@ -43,8 +45,9 @@ def test_the_likelihood_is_that_of_records_with_holes(statistic, rng):
     top = logs.max()
     weights = np.exp(logs - top)
     expected, error = top + np.log(weights.mean()), weights.std() / weights.mean() / np.sqrt(len(weights))
-    assert error < 0.2
-    assert log_likelihood(release, NORMAL, theta) == pytest.approx(expected, abs=5 * error + 0.05)
+    assert error < 0.02
+    # The tilted normal law of 60 records takes the whole number of those present for continuous.
+    assert log_likelihood(release, NORMAL, theta) == pytest.approx(expected, abs=5 * error + 0.1)
 
 
 def test_a_count_is_binomial_in_the_chance_to_be_there_and_to_satisfy_it():
@@ -107,7 +110,7 @@ def test_what_takes_n_for_the_rows_behind_a_sum_refuses():
     release = nw.Release.of(made, [0] * 6, dataset="d", ledger_head=None, simulated=True)
     with pytest.raises(Unsupported, match="left out"):
         nw.infer(release, nw.LinearRegression(["x"], "y"), progress=False)
-    normal = nw.MultivariateNormal(["x", "y"], mean=[stats.norm(0, 1), 0], cov=[[1, 0], [0, 1]])
+    normal = nw.MultivariateNormal(columns=["x", "y"], mean=[stats.norm(0, 1), 0], sd=[1, 1], correlation=0.5)
     both = nw.Release.of(
         nw.plan(nw.Mean(x, y), own, guarantee=nw.PureDP(1)), [0] * 4, dataset="d", ledger_head=None, simulated=True
     )
