@@ -46,7 +46,7 @@ def test_the_likelihood_is_that_of_records_with_holes(statistic, rng):
     weights = np.exp(logs - top)
     expected, error = top + np.log(weights.mean()), weights.std() / weights.mean() / np.sqrt(len(weights))
     assert error < 0.02
-    # The tilted normal law of 60 records takes the whole number of those present for continuous.
+    # The normal law of 60 records takes the whole number of those present for continuous.
     assert log_likelihood(release, NORMAL, theta) == pytest.approx(expected, abs=5 * error + 0.1)
 
 
