@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import fraction, integer
+from noisewise.html import MOST_SHOWN, Section, pieces
 from noisewise.printable import did_you_mean, shown
 
 if TYPE_CHECKING:
@@ -285,6 +286,11 @@ class Schema:
         )
 
     @property
+    def numeric(self) -> tuple[str, ...]:
+        """The columns with bounds, by name; the others have levels."""
+        return tuple(name for name, column in self.columns.items() if "bounds" in column.to_dict())
+
+    @property
     def units(self) -> dict[str, str]:
         """The units of the columns that have one."""
         return {name: column.unit for name, column in self.columns.items() if column.unit is not None}
@@ -307,6 +313,15 @@ class Schema:
 
     def __reduce__(self) -> tuple[object, ...]:
         return (schema_from_dict, (self.captioned(),))
+
+    def _repr_html_(self) -> str:
+        plain = self.to_dict()
+        size = f"n = {self.n}, public" if self.is_change_one else f"at most {self.n_max} records, their number private"
+        policy = f"Values outside the bounds: {self.outside}. Missing values: {plain['missing']}."
+        rows = [(name, f"{column!r:.300}") for name, column in self.columns.items()][:MOST_SHOWN]
+        more = f" {len(self.columns) - len(rows)} more columns." if len(self.columns) > len(rows) else ""
+        text = f"Neighbours: {self.neighbours}. {policy}{more}"
+        return pieces(Section(f"Schema: {size}", text=text, header=("column", "declared"), rows=rows))
 
     def __hash__(self) -> int:
         return hash((tuple(self.columns.items()), self.n, self.n_max, self.neighbours, self.outside))

@@ -28,6 +28,7 @@ def database() -> Iterator[Any]:
         try:
             connection = ibis.connect(running.get_uri())
             connection.create_table("people", cases.frame())
+            connection.create_table("faulty", cases.faulty_frame())
             connection.create_table("wide", cases.wide_frame())
             connection.create_table("gappy", cases.gappy_frame())
             yield connection
@@ -131,6 +132,23 @@ def test_a_number_of_records_that_is_not_there_is_refused_in_a_sentence(database
     declared = nw.Schema(cases.COLUMNS, n=2**30, neighbours="change-one")
     with pytest.raises(nw.InvalidData, match=r"declares n = 1073741824, but .* Nothing was spent\."):
         nw.Table.read(database.table("people"), declared, order="id")
+
+
+def test_the_holder_is_told_the_same_about_faulty_records(database: Any) -> None:
+    here, there = (cases.check_of(source) for source in (cases.faulty_frame(), database.table("faulty")))
+    assert here["columns"][1]["codes"][0]["text"] == "-200"  # type: ignore[index]
+    cases.assert_told_alike(here, there)
+
+
+def test_comparisons_and_groups_are_released_and_refused_alike(database: Any, tmp_path: Path) -> None:
+    """A level that was not declared is refused where it lies; one that nobody has is released like any other."""
+    with pytest.raises(nw.InvalidData, match=r"Column 'h', unknown level: 30 rows"):
+        nw.Table.read(database.table("faulty"), nw.Schema(cases.COLUMNS, n=cases.N, neighbours="change-one",
+                                                          missing={"x": 0}), order="id")  # fmt: skip
+    plan = nw.plan(nw.Count(cases.x > 0, by="h"), cases.keyed(), guarantee=nw.PureDP(1))
+    table = nw.Table.read(database.table("people"), cases.keyed(), key="id")
+    with nw.Ledger.open(tmp_path / "ledger", limit=nw.PureDP(1)) as ledger:
+        assert len(nw.make_release(table, plan, ledger=ledger).value) == 4
 
 
 @pytest.mark.parametrize("statistic", cases.OF_THOSE_PRESENT, ids=str)

@@ -25,7 +25,7 @@ from noisewise.holder.expressions import double, indicator, totalled
 from noisewise.holder.reader import by_kind
 from noisewise.holder.sources import GIVEN, KEY, ORDER, POSITION, Source, bad_data, named
 from noisewise.holder.suggestions import suggested_form
-from noisewise.printable import printable
+from noisewise.printable import printable, toml_key
 from noisewise.schema import Schema, presence_name
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def kinds(parsed: ir.Table, name: str, schema: Schema) -> list[Kind]:
             "missing",
             absent,
             f"declare missing={{{name!r}: value}} or missing='leave-out'",
-            f'declare missing = {{ {name} = VALUE }} or missing = "leave-out" under [schema]',
+            f'declare missing = {{ {toml_key(name)} = VALUE }} or missing = "leave-out" under [schema]',
         )
     )
     return found
@@ -291,7 +291,7 @@ def check_clamping(clamped: Sequence[Clamped], clamp_at_most: Fraction) -> None:
         f"with Table.check(...). {ways} reader={{'missing': {{{worst.column!r}: [CODE]}}}}; declare wider bounds; or "
         "accept it with a larger clamp_at_most",
         toml=f"Clamping would move too many values, and at most {most} of a column is accepted. {told}. Look at them "
-        f"with noisewise check SPEC --data FILE. {ways} missing = {{ {printable(worst.column)} = [CODE] }} under "
+        f"with noisewise check SPEC --data FILE. {ways} missing = {{ {toml_key(worst.column)} = [CODE] }} under "
         "[data]; declare wider bounds under [schema.columns]; or accept it with --accept-clamping, or with a larger "
         "clamp_at_most under [data]",
         column=worst.column,

@@ -93,7 +93,7 @@ def draw_noise(
     """Independent noise in whole steps; a smooth law needs its scale S, broadcast against `shape`."""
     if law.form is Form.NUMBER:
         k = integer(component, "component", minimum=0, maximum=additive_law(law).size - 1)
-        return simulated_steps(law, rng, np.asarray(additive_law(law).ratio[k]), shape)
+        return simulated_steps(law, rng, np.asarray(additive_law(law).ratio_of(k)), shape)
     if law.form is not Form.SCALED:
         raise Unsupported(f"The law {law.family!r} adds no noise to a number; use draw_answers, or there is none.")
     if smooth_scale is None:

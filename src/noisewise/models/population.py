@@ -11,7 +11,7 @@ the central limit theorem's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,7 @@ from noisewise.schema import Schema
 
 if TYPE_CHECKING:
     from noisewise.design.information import Engine
+    from noisewise.inference.answer_sources import AnswerSource
     from noisewise.inference.degrees import Degrees
 
 __all__ = ["PopulationModel"]
@@ -106,7 +107,8 @@ class PopulationModel(ModelBase):
         if not all(np.all(np.isfinite(found.draws[name])) for name in self.free):
             return found.verdict.saying(warnings=problem.likelihood.cautions)
         cautions = cautions_at(problem.likelihood, some_rows(found.draws, self.free, WEIGHED))
-        judged, theta = found.verdict.saying(warnings=cautions), some_rows(found.draws, self.free)
+        judged = found.verdict.saying(warnings=cautions)
+        theta = some_rows(found.draws if found.covariance is None else self._around(found), self.free)
         sd = {name: np.asarray(value.std(axis=0)) for name, value in theta.items()}
         bounds = bounds_sentences(problem.releases, self.population, theta)
         stated = n_sentences(problem.releases, self.population, theta, n, sd)
@@ -114,6 +116,17 @@ class PopulationModel(ModelBase):
         warnings = (*stated.warnings, *sums.warnings, *bounds.warnings)
         levels = level_sentences(problem.releases, self.population)
         return judged.saying(warnings=warnings, notes=(*levels, *bounds.notes, *stated.notes))
+
+    def _around(self, found: Found) -> dict[str, Array]:
+        """Draws (1, rows, ...) of the normal law that a point and its covariance stand for."""
+        from noisewise.inference.fit import FEW_ROWS
+        from noisewise.inference.transform import Transform
+
+        transform = Transform(self.supports)
+        centre = transform.position({name: value[0] for name, value in found.draws.items()})[0]
+        rng = np.random.default_rng(0)
+        drawn = rng.multivariate_normal(centre, np.asarray(found.covariance), FEW_ROWS, method="eigh")
+        return {name: value[None] for name, value in transform.parameters(drawn).items()}
 
     # ---- simulation, checks, design, text ----
 
@@ -174,6 +187,18 @@ class PopulationModel(ModelBase):
             seed=seed,
             draws=draws,
         )
+
+    def answer_sources(self, theta: Theta, releases: Sequence[Release]) -> tuple[AnswerSource, ...]:
+        from noisewise.inference.population_answers import population_sources
+
+        if lost := [name for name in self.free if name not in theta]:
+            raise Unsupported(f"These draws hold no {lost[0]}, so nothing can be said of the population.")
+        return population_sources(self.population, {name: theta[name] for name in self.free}, releases)
+
+    def parameter_units(self, releases: Sequence[Release]) -> dict[str, str]:
+        from noisewise.inference.population_answers import parameter_units
+
+        return parameter_units(self.population, releases)
 
     def to_spec(self) -> dict[str, str]:
         from noisewise.populations.text import Written, population_to_spec

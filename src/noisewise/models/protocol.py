@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from noisewise.design.information import Engine
+    from noisewise.inference.answer_sources import AnswerSource
     from noisewise.inference.degrees import Degrees
     from noisewise.inference.posterior import Posterior
     from noisewise.planning import Plan
@@ -80,6 +81,8 @@ class Model(Protocol):
     def degrees(self, releases: tuple[Release, ...], theta: Theta) -> Degrees: ...
     @property
     def information_engine(self) -> Callable[..., Engine]: ...
+    def answer_sources(self, theta: Theta, releases: Sequence[Release]) -> Sequence[AnswerSource]: ...
+    def parameter_units(self, releases: Sequence[Release]) -> Mapping[str, str]: ...
     def to_spec(self) -> dict[str, str]: ...
 
 

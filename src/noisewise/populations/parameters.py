@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -47,6 +47,9 @@ class Support:
 
     def __str__(self) -> str:
         return f"the simplex of {self.size}" if self.size is not None else f"({self.low:g}, {self.high:g})"
+
+
+Supports: TypeAlias = Mapping[str, Support]  # of several parameters, by name
 
 
 def rows_of(theta: Theta) -> int:

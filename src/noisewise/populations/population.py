@@ -77,13 +77,15 @@ class AnyPopulation(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, init=False, eq=False)
+@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class Population:
     """The law of one column: a distribution with a number or a prior for each parameter."""
 
     distribution: Distribution
     parameters: Parameters
     column: str | None
+    given: tuple[str, ...]  # parameters that were written down; the others have the values that scipy gives them
+    is_moved: bool  # a standard law of scipy, moved and stretched (LocationScale)
 
     def __init__(self, distribution: Any, *, prior: object = None, **parameters: object) -> None:
         is_own = offers(distribution, "domains", "log_density")
@@ -93,6 +95,8 @@ class Population:
                 argument="distribution",
             )
         law: Distribution = distribution if is_own else FromScipy(distribution)
+        object.__setattr__(self, "given", tuple(parameters))
+        object.__setattr__(self, "is_moved", is_own and law.scipy_law is not None)
         if not is_own:
             parameters = {"loc": 0, **({} if law.is_discrete else {"scale": 1}), **parameters}
         joint = ("mean", "variance") if isinstance(law, NormalLaw) else ()
@@ -175,7 +179,15 @@ class Population:
         copy = object.__new__(Population)
         for field, value in (("distribution", self.distribution), ("parameters", self.parameters), ("column", column)):
             object.__setattr__(copy, field, value)
+        object.__setattr__(copy, "given", self.given)
+        object.__setattr__(copy, "is_moved", self.is_moved)
         return copy
+
+    def __repr__(self) -> str:
+        """As it was written: Normal(mean=stats.norm(50, 50), sd=2)."""
+        from noisewise.populations.written import written
+
+        return written(self)
 
     def marginal(self, column: str) -> Population:
         return self
@@ -293,7 +305,7 @@ def _unknown_names(columns: Mapping[str, Population]) -> dict[str, tuple[str, st
     return found
 
 
-@dataclass(frozen=True, slots=True, init=False, eq=False)
+@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class Joint:
     """Several columns, independent of each other given the parameters; a parameter is named column.parameter."""
 
@@ -323,6 +335,9 @@ class Joint:
     def beside_shares(self, _column: str, shares: Mapping[str, object]) -> Joint:
         """The same columns, and a share present with its prior for each name."""
         return Joint(**self.columns, **{presence: Bernoulli(p=prior) for presence, prior in shares.items()})
+
+    def __repr__(self) -> str:
+        return f"Joint({', '.join(f'{name}={law!r}' for name, law in self.columns.items())})"
 
     def marginal(self, column: str) -> Population:
         return self.columns[column]

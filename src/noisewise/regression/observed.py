@@ -96,14 +96,14 @@ def _check_subject(release: Release, features: Sequence[Feature], response: Feat
         )
     if statistic.intercept and not intercept:
         raise InvalidArgument(
-            f"{statistic} holds the sums of an intercept, and the model has none. Use LinearRegression(..., "
-            "intercept=True), or release Moments(..., intercept=False).",
+            f"{statistic} holds the sums of an intercept, and the model has none. Give it intercept=True, "
+            "or release Moments(..., intercept=False).",
             argument="intercept",
         )
     if intercept and not statistic.intercept:
         raise InvalidArgument(
-            f"{statistic} holds no sums of x and y, without which an intercept is not identified. Use "
-            "LinearRegression(..., intercept=False): the line then passes through the release's public centre.",
+            f"{statistic} holds no sums of x and y, without which an intercept is not identified. Give "
+            "the model intercept=False: a line then passes through the release's public centre.",
             argument="intercept",
         )
 

@@ -43,7 +43,7 @@ from noisewise.statistics.presence import (
     settled_present,
     sum_labels,
 )
-from noisewise.statistics.protocol import Rows, Settled, Sort, Statistic, Whole
+from noisewise.statistics.protocol import Average, Rows, Settled, Sort, Statistic, Whole
 from noisewise.statistics.sensitivity import (
     Sensitivity,
     checked_norm,
@@ -155,8 +155,8 @@ class Mean(FeatureSums):
             return sum_labels(self.summed(schema))
         return tuple(f"mean({feature})" for feature in self.features)
 
-    def ratios(self, schema: Schema) -> tuple[tuple[int, int], ...]:
-        return self.summed(schema).ratios()
+    def averages(self, schema: Schema) -> tuple[Average, ...]:
+        return self.summed(schema).averages()
 
     def value(self, columns: Mapping[str, Any], schema: Schema) -> Any:
         total = sums(self.row(schema), completed_columns(columns, schema), schema.completed())
@@ -391,7 +391,13 @@ def checked_row(row: tuple[Feature, ...], schema: Schema) -> tuple[Feature, ...]
 
 def with_column(feature: Feature, name: str, replacement: Feature) -> Feature:
     """The feature with one column replaced by another feature."""
-    if feature == as_feature(name):
-        return replacement
-    arguments = tuple(with_column(a, name, replacement) if isinstance(a, Feature) else a for a in feature.arguments)
+    return rewritten(feature, lambda one: replacement if one == as_feature(name) else None)
+
+
+def rewritten(feature: Feature, rule: Callable[[Feature], Feature | None]) -> Feature:
+    """The feature with every part for which the rule has another one replaced by it."""
+    other = rule(feature)
+    if other is not None:
+        return other
+    arguments = tuple(rewritten(a, rule) if isinstance(a, Feature) else a for a in feature.arguments)
     return Feature(feature.operation, arguments)

@@ -30,7 +30,7 @@ from noisewise.statistics.groups import (
     written_by,
 )
 from noisewise.statistics.presence import PresentRow, present_row, sum_labels
-from noisewise.statistics.protocol import Rows, Settled, Sort, Whole
+from noisewise.statistics.protocol import Average, Rows, Settled, Sort, Whole
 from noisewise.statistics.sensitivity import Sensitivity, checked_norm, checked_weights
 from noisewise.statistics.settling import given_weights, settled_counts
 
@@ -58,11 +58,11 @@ class GroupedSums(FeatureSums):
     def columns(self) -> tuple[str, ...]:
         return columns_of((*self.features, *map(as_feature, self.by)))
 
+    def by_group(self) -> tuple[tuple[str, ...], tuple[Feature, ...]]:
+        return self.by, self.own()
+
     def groups(self, schema: Schema) -> tuple[str, ...]:
         return group_names(self.by, schema)
-
-    def ratios(self, schema: Schema) -> tuple[tuple[int, int], ...]:
-        return self.in_group(schema).ratios()
 
     def row(self, schema: Schema) -> tuple[Feature, ...]:
         group_cells(self.by, checked_schema(schema))
@@ -120,6 +120,10 @@ class GroupedMean(GroupedSums):
     def in_group(self, schema: Schema) -> PresentRow:
         """Before the sums how many records of the group have what they need: its mean is one over the other."""
         return present_row(self.features, schema, is_counted=True, is_n_public=False)
+
+    def averages(self, schema: Schema) -> tuple[Average, ...]:
+        row, groups = self.in_group(schema), self.groups(schema)
+        return tuple(one for g, group in enumerate(groups) for one in row.averages(group, g * len(row.features)))
 
 
 @dataclass(frozen=True, slots=True, init=False)

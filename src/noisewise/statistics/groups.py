@@ -6,10 +6,13 @@
 
 A record lies in exactly one group. Let R_g be the largest ||w_g * (1, f(x))|| of one record, and D_g the distance of
 two records within group g (that of the statistic without groups, under the weights of g). A record that is changed
-leaves one group *and* enters another, so with the two largest R
+leaves one group *and* enters another, so with the two largest R of two groups
 
     change-one   max( R_(1) + R_(2) in L1, sqrt(R_(1)^2 + R_(2)^2) in L2,  max_g D_g )
     add-remove   max_g R_g
+
+A feature that reads the group column, as in equals(region, 'north')*income, is another one in every group: it is
+taken with the group's own level in place of the column, and R_g and D_g are those of what is left.
 
 Rounding to the lattice moves a record by half a step in each component of its own group only, so the slack of the
 whole is that of one group. Groups are declared by the schema's levels: a group nobody is in is released like any other.
@@ -20,8 +23,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
+from typing import NamedTuple
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import root_above
@@ -29,8 +34,10 @@ from noisewise.lattice import Lattice, lattice_for, sum_step
 from noisewise.privacy.guarantee import Guarantee
 from noisewise.privacy.mechanism import AddedNoise, added_noise
 from noisewise.schema import Levels, Schema
+from noisewise.statistics.additive import rewritten
 from noisewise.statistics.enclosure import feature_ranges
-from noisewise.statistics.feature import Feature, as_feature, column_name
+from noisewise.statistics.feature import Feature, as_feature, column_name, constant
+from noisewise.statistics.polynomial import is_zero
 from noisewise.statistics.presence import ONE as ONE
 from noisewise.statistics.presence import (
     PresentRow,
@@ -41,12 +48,13 @@ from noisewise.statistics.presence import (
     where_present,
 )
 from noisewise.statistics.protocol import Cells, Settled
-from noisewise.statistics.sensitivity import Sensitivity, joint_sensitivity, norm_above
+from noisewise.statistics.sensitivity import Sensitivity, joint_sensitivity, norm_above, sharing
 from noisewise.statistics.settling import Weights, calibrated, rounding, scales
 
 MOST_GROUPS = 10_000
 MOST_COMPONENTS = 50_000
 MOST_COLUMNS = 2
+MOST_KINDS = 200  # of groups, in which features are different ones
 
 
 def read_by(by: object, user: str) -> tuple[str, ...]:
@@ -108,8 +116,12 @@ def group_weights(row: PresentRow, by: tuple[str, ...], schema: Schema) -> Weigh
     own = []
     for feature, (low, high, _) in zip(row.complete, feature_ranges(row.complete, schema), strict=True):
         size = Fraction(max(abs(low), abs(high)))
-        if size <= 0:
-            raise InvalidArgument(f"The feature {feature!s:.200} is 0 for every record.", argument="features")
+        if size <= 0 or is_zero(feature):
+            raise InvalidArgument(
+                f"The feature {feature!s:.200} is 0 for every record, so it tells nothing: leave it out. Nothing was "
+                "spent.",
+                argument="features",
+            )
         own.append(1 / size)
     return tuple(own) * group_cells(by, schema).size
 
@@ -121,34 +133,35 @@ def group_sensitivity(
 
     Nobody reaches farther than a record with nothing missing, and a record in no group less far than one in another.
     """
-    features = row.complete
-    groups = _distinct(weights, len(features))
-    alone = one_record(schema, "add-remove")
-    rows = {own: joint_sensitivity(features, alone, norm=norm, weights=own) for own in groups}
-    farthest = sorted((rows[own] for own, count in groups.items() for _ in range(min(count, 2))),
-                      key=lambda one: one.value, reverse=True)  # fmt: skip
-    is_free = not {name for feature in features for name in feature.columns()} & set(by)
-    if not schema.is_change_one:
-        found = farthest[0]
-        argument = f"one record in one of the groups; {found.argument}"
-        return Sensitivity(found.value, found.attained if is_free else 0.0, norm, argument)
-    changing = [one for one in farthest[:2] if len(farthest) > 1]
-    best = Sensitivity(Fraction(0), 0.0, norm, "")
-    if changing:
-        reached = [one.attained for one in changing]
-        attained = sum(reached) if norm == 1 else math.sqrt(sum(value * value for value in reached))
-        value = _joined([one.value for one in changing], norm)
-        argument = "a changed record leaves one group and enters another"
-        best = Sensitivity(value, min(attained, float(value)) if is_free else 0.0, norm, argument)
-    together = one_record(schema, "change-one")
-    for own in groups:
-        if row.is_complete:
-            inside = joint_sensitivity(features, together, norm=norm, weights=own)
-        else:
-            inside = present_sensitivity(row, schema, norm=norm, weights=own)
-        if inside.value > best.value:
-            best = Sensitivity(inside.value, inside.attained if is_free else 0.0, norm, inside.argument)
-    return best
+    groups, is_told = _kinds(row, by, schema, weights)
+    alone, together = (one_record(schema, neighbours) for neighbours in ("add-remove", "change-one"))
+    with sharing(len({one.row for one in groups})):
+        rows = {one: joint_sensitivity(one.row.complete, alone, norm=norm, weights=one.weights) for one in groups}
+        farthest = sorted(
+            (rows[one] for one, count in groups.items() for _ in range(min(count, 2))),
+            key=lambda found: found.value,
+            reverse=True,
+        )
+        if not schema.is_change_one:
+            found = farthest[0]
+            attained = min(max(one.attained for one in rows.values()), float(found.value)) if is_told else 0.0
+            return Sensitivity(found.value, attained, norm, f"one record in one of the groups; {found.argument}")
+        best = Sensitivity(Fraction(0), 0.0, norm, "")
+        if len(farthest) > 1:
+            value = _joined([one.value for one in farthest[:2]], norm)
+            reached = math.fsum(one.attained for one in farthest[:2])
+            if norm == 2:
+                reached = math.hypot(*(one.attained for one in farthest[:2]))
+            argument = "a changed record leaves one group and enters another"
+            best = Sensitivity(value, reached, norm, argument)
+        for one in groups:
+            if one.row.is_complete:
+                inside = joint_sensitivity(one.row.complete, together, norm=norm, weights=one.weights)
+            else:
+                inside = present_sensitivity(one.row, schema, norm=norm, weights=one.weights)
+            if inside.value > best.value:
+                best = inside
+    return replace(best, attained=min(best.attained, float(best.value)) if is_told else 0.0)
 
 
 def settled_groups(
@@ -202,6 +215,51 @@ def _rounded(
     span = max(_joined(largest[:2], norm), within) if schema.is_change_one else largest[0]
     value = min(unrounded.value + slack, span)
     return Sensitivity(value, min(unrounded.attained, float(value)), norm, unrounded.argument)
+
+
+class _Kind(NamedTuple):
+    """What groups may have in common: their weights, and what is summed as it is in these groups."""
+
+    weights: Weights
+    row: PresentRow
+
+
+def _kinds(row: PresentRow, by: tuple[str, ...], schema: Schema, weights: Weights) -> tuple[dict[_Kind, int], bool]:
+    """The kinds of groups, each once, with the number of groups of it; and whether each is as it is in its groups.
+
+    Where features name too many levels it is not: they are then taken as if any record might be in any group, for a
+    bound. Levels are told apart by their place in the schema: '1' is the level 1.
+    """
+    asked = {node.arguments for feature in row.complete for node in feature.nodes() if node.operation == "equals"}
+    named = {name: {schema.levels(name).index(level) for column, level in asked if column == name} for name in by}
+    is_told = math.prod(len(places) + 1 for places in named.values()) <= MOST_KINDS
+    if not is_told:
+        named = {name: set() for name in by}
+    size, found = len(row.complete), dict[_Kind, int]()
+    known: dict[tuple[int | None, ...], PresentRow] = {}
+    for start, cell in enumerate(itertools.product(*(range(len(schema.levels(name))) for name in by))):
+        told = tuple(place if place in named[name] else None for name, place in zip(by, cell, strict=True))
+        if told not in known:
+            places = {name: place for name, place in zip(by, cell, strict=True) if named[name]}
+            features, complete = (
+                tuple(_within(feature, places, schema) for feature in some) for some in (row.features, row.complete)
+            )
+            known[told] = PresentRow(features, complete, row.needs)
+        kind = _Kind(tuple(weights[start * size : (start + 1) * size]), known[told])
+        found[kind] = found.get(kind, 0) + 1
+    return found, is_told
+
+
+def _within(feature: Feature, places: Mapping[str, int], schema: Schema) -> Feature:
+    """The feature of a record whose group columns have the levels at these places."""
+
+    def known(part: Feature) -> Feature | None:
+        name, *level = part.arguments
+        if part.operation == "equals" and name in places:
+            return constant(int(schema.levels(str(name)).index(level[0]) == places[str(name)]))
+        return None if part.columns() & set(places) else part
+
+    return rewritten(feature, known)
 
 
 def _distinct(weights: Weights, size: int) -> dict[Weights, int]:

@@ -30,13 +30,13 @@ from noisewise.privacy.guarantee import Guarantee
 from noisewise.schema import Schema, presence_name
 from noisewise.statistics.enclosure import feature_ranges
 from noisewise.statistics.feature import Feature, as_feature, constant
-from noisewise.statistics.protocol import Settled, Statistic
+from noisewise.statistics.protocol import Average, Settled, Statistic
 from noisewise.statistics.sensitivity import (
     Sensitivity,
     independent_groups,
     joint_sensitivity,
     norm_above,
-    searching_alone,
+    sharing,
 )
 from noisewise.statistics.settling import (
     Range,
@@ -85,11 +85,13 @@ class PresentRow:
         """True where nothing that is summed may be absent."""
         return not any(self.needs)
 
-    def ratios(self) -> tuple[tuple[int, int], ...]:
-        """Each sum with the count of those that it sums, where there is one."""
-        counts = {own: k for k, own in enumerate(self.needs) if self.complete[k] == ONE}
-        sums = [k for k, feature in enumerate(self.complete) if feature != ONE]
-        return tuple((k, counts[self.needs[k]]) for k in sums if self.needs[k] in counts)
+    def averages(self, group: str = "", start: int = 0) -> tuple[Average, ...]:
+        """Each sum over the count of those that it sums, where there is one; components are numbered from `start`."""
+        counts = {own: start + k for k, own in enumerate(self.needs) if self.complete[k] == ONE}
+        sums = [(k, feature) for k, feature in enumerate(self.complete) if feature != ONE]
+        return tuple(
+            Average(group, feature, counts[self.needs[k]], start + k) for k, feature in sums if self.needs[k] in counts
+        )
 
     def only(self, places: Sequence[int]) -> PresentRow:
         """Some of its components."""
@@ -154,7 +156,7 @@ def present_sensitivity(row: PresentRow, schema: Schema, *, norm: int, weights: 
         return Sensitivity(Fraction(0), 0.0, norm, "")
     if len(groups) == 1:
         return _of_group(row.only(groups[0]), schema, norm, tuple(weights[k] for k in groups[0]))
-    with searching_alone():  # a bound that is enough for the whole says nothing about one of its groups
+    with sharing(len(groups)):
         found = [_of_group(row.only(group), schema, norm, tuple(weights[k] for k in group)) for group in groups]
     reached = sum(one.attained for one in found) if norm == 1 else math.sqrt(sum(one.attained**2 for one in found))
     value = norm_above([one.value for one in found], norm)
@@ -166,7 +168,7 @@ def _of_group(row: PresentRow, schema: Schema, norm: int, weights: Weights) -> S
     sets = list(dict.fromkeys(row.needs))
     if len(sets) == 1:
         return _of_one_set(row, schema, norm, weights)
-    with searching_alone():
+    with sharing(len(sets)):
         alone = []
         for needs in sets:
             places = [k for k, own in enumerate(row.needs) if own == needs]

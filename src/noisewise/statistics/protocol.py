@@ -121,6 +121,16 @@ class Rows(Protocol):
         """The cell of each record: how many edges it has reached, or the whole number that the feature is."""
 
 
+@dataclass(frozen=True, slots=True)
+class Average:
+    """A mean that is released as a sum and a count: whose it is, of which feature, and the two components."""
+
+    group: str
+    feature: Feature
+    count: int
+    total: int
+
+
 class Statistic(ABC):
     """What is computed from records."""
 
@@ -190,8 +200,8 @@ class Statistic(ABC):
         """The groups in words, where it is a statistic of each group."""
         return ()
 
-    def ratios(self, schema: Schema) -> tuple[tuple[int, int], ...]:
-        """Components (of one group) whose ratio is a mean: a sum, and the count of those that it sums."""
+    def averages(self, schema: Schema) -> tuple[Average, ...]:
+        """The means that are ratios of its components, where there are any."""
         return ()
 
     def needs_n(self, schema: Schema) -> bool:
@@ -201,6 +211,10 @@ class Statistic(ABC):
     def why_not_left_out(self) -> str | None:
         """Why records with a missing value cannot be left out of it; None where they can."""
         return None if self.leaves_out else "what it would be without them is not said"
+
+    def by_group(self) -> tuple[tuple[str, ...], tuple[Feature, ...]]:
+        """The columns that make groups and the features summed in each, where it is a statistic of each group."""
+        return (), ()
 
     def is_categorical(self, schema: Schema) -> bool:
         """True where each record answers with one of a few cells."""

@@ -41,6 +41,7 @@ from noisewise.statistics.enclosure import (
     whole_box,
 )
 from noisewise.statistics.feature import Feature
+from noisewise.statistics.polynomial import is_constant, is_zero
 
 TOLERANCE = {1: 2.0**-14, 2: 2.0**-9}  # relative gap aimed at, by number of columns; beyond two, 2^-5
 LARGEST_POOL = 60_000
@@ -103,9 +104,13 @@ def proving(enough: Fraction) -> Iterator[None]:
 
 
 @contextmanager
-def searching_alone() -> Iterator[None]:
-    """Sensitivities computed inside are of pieces: what is enough for the whole is not asked of them."""
-    token = _PROOF.set(None)
+def sharing(parts: int) -> Iterator[None]:
+    """Sensitivities computed inside are of pieces, which spend together what one search may, in equal shares.
+
+    What is enough for the whole says nothing about a piece, so nothing is enough for it.
+    """
+    given = _PROOF.get() or _Search(LARGEST_WORK, None)
+    token = _PROOF.set(_Search(given.work // parts, None))
     try:
         yield
     finally:
@@ -142,7 +147,7 @@ def unit_range_weights(features: Sequence[Feature], schema: Schema) -> tuple[Fra
     weights = []
     for feature, (low, high, _) in zip(features, feature_ranges(features, schema), strict=True):
         width = Fraction(high) - Fraction(low) if schema.is_change_one else Fraction(max(abs(low), abs(high)))
-        if width <= 0:
+        if width <= 0 or is_zero(feature) or (schema.is_change_one and is_constant(feature)):
             raise InvalidArgument(
                 f"The feature {feature!s:.200} is the same for every record within the declared bounds, so it tells "
                 "nothing: leave it out, or change its limits (clip, between) or the schema's bounds. "
