@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     )
     from noisewise.evaluate.calibration import calibrate
     from noisewise.graphical.model import GraphicalModel
+    from noisewise.grouped.model import Grouped
+    from noisewise.holder.check import RecordCheck
     from noisewise.holder.curator import make_release, make_releases
     from noisewise.holder.ledger import Ledger
     from noisewise.holder.respond import respond
@@ -96,7 +98,9 @@ _HOME = {
     "noisewise.errors": "BudgetExceeded DifferentRecords Incomparable InvalidArgument InvalidData InvalidRelease "
     "InvalidSpec LedgerError NoisewiseError Unsupported",
     "noisewise.graphical.model": "GraphicalModel",
+    "noisewise.grouped.model": "Grouped",
     "noisewise.holder.curator": "make_release make_releases",
+    "noisewise.holder.check": "RecordCheck",
     "noisewise.holder.ledger": "Ledger",
     "noisewise.holder.respond": "respond",
     "noisewise.holder.respondent": "Respondent",
@@ -106,8 +110,7 @@ _HOME = {
     "noisewise.inference.posterior": "Posterior",
     "noisewise.models.simulate": "simulate",
     "noisewise.online.survey": "Survey",
-    "noisewise.point.estimator": "Estimator",
-    "noisewise.point.optimal": "optimal_estimator",
+    "noisewise.point.optimal": "Estimator optimal_estimator",
     "noisewise.populations.multivariate": "MultivariateNormal",
     "noisewise.populations.population": "Bernoulli Categorical Exponential Gamma Joint LocationScale LogNormal "
     "Normal Poisson Population Uniform",
@@ -143,6 +146,7 @@ __all__ = [
     "GivenMoments",
     "GivenRows",
     "GraphicalModel",
+    "Grouped",
     "Histogram",
     "Incomparable",
     "Information",
@@ -180,6 +184,7 @@ __all__ = [
     "PureDP",
     "Quantile",
     "Query",
+    "RecordCheck",
     "Records",
     "Release",
     "Respondent",

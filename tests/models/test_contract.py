@@ -25,6 +25,7 @@ import noisewise as nw
 from noisewise.design.coordinates import coordinate_names
 from noisewise.errors import InvalidArgument, InvalidSpec, NoisewiseError, Unsupported
 from noisewise.graphical.methods import METHODS as GRAPHICAL_METHODS
+from noisewise.grouped.learn import METHODS as GROUPED_METHODS
 from noisewise.inference.methods import Method, Methods, Option
 from noisewise.inference.population_methods import METHODS as POPULATION_METHODS
 from noisewise.inference.verdict import Verdict
@@ -43,6 +44,7 @@ X = nw.column("x")
 SCHEMA = nw.Schema({"x": nw.Bounded(0, 10), "y": nw.Bounded(0, 10)}, n=400, neighbours="change-one")
 TABLE = nw.Schema({"a": nw.Levels(["u", "v"]), "b": nw.Levels(["p", "q"])}, n=900, neighbours="change-one")
 PRICE = nw.PureDP(2)
+BY_LEVEL = nw.Schema({"x": nw.Bounded(0, 10), "a": nw.Levels(["u", "v"])}, n=300, neighbours="change-one")
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,12 @@ EXAMPLES = {
         nw.plan(nw.Marginals(["a", "b"]), TABLE, guarantee=PRICE),
         {"potentials": [0.0, 0.5, 0.2, -0.3]},
         {"coordinates": "is not computed", "information_engine": "GraphicalModel has no information_engine"},
+    ),
+    "Grouped": Example(
+        nw.Grouped("a", x=nw.Normal(mean=stats.norm(5, 3), sd=2.0), pooled=("mean",), names=["u", "v"]),
+        nw.plan(nw.Mean(X, by="a"), BY_LEVEL, guarantee=PRICE),
+        {"mean": [4.0, 6.0], "share": [0.3, 0.7], "mean.centre": 5.0, "mean.spread": 1.0},
+        {"coordinates": "is not computed", "information_engine": "Grouped has no information_engine"},
     ),
     "LogisticRegression": Example(
         nw.LogisticRegression("x", YES, coefficients=stats.norm(0, 1), covariates=NEAR),
@@ -116,7 +124,7 @@ EXAMPLES = {
 EVERY = pytest.mark.parametrize("name", sorted({*MODELS, *EXAMPLES}))
 METHOD_LISTS = {
     "population": POPULATION_METHODS, "regression": REGRESSION_METHODS, "graphical": GRAPHICAL_METHODS,
-    "coin": COIN_METHODS,
+    "coin": COIN_METHODS, "grouped": GROUPED_METHODS,
 }  # fmt: skip
 
 

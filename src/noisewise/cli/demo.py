@@ -15,7 +15,7 @@ from noisewise.cli.actions import console
 from noisewise.cli.infer import naive_posterior
 from noisewise.cli.spec import Spec
 from noisewise.errors import InvalidSpec
-from noisewise.files import checked_folder
+from noisewise.files import checked_folder, write_whole
 from noisewise.html import Section, page
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def run(out: Path) -> None:
     from noisewise.holder.table import Table
     from noisewise.planning import plan
     from noisewise.privacy.guarantee import PureDP
-    from noisewise.release import Release, write_whole
+    from noisewise.release import Release
     from noisewise.report.words import describe_release
     from noisewise.statistics import statistic
 

@@ -9,8 +9,8 @@ from noisewise.cli.actions import console
 from noisewise.cli.kinds import RELEASE, check_kind
 from noisewise.cli.spec import Spec
 from noisewise.errors import InvalidSpec, NoisewiseError
-from noisewise.files import checked_folder
-from noisewise.release import Release, write_whole
+from noisewise.files import checked_folder, write_whole
+from noisewise.release import Release
 
 if TYPE_CHECKING:
     from noisewise.inference.posterior import Posterior

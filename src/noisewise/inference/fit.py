@@ -271,6 +271,8 @@ def _released(partial: Partial) -> str:
 def _moved(
     releases: tuple[Release, ...], population: AnyPopulation, theta: Theta, sizes: list[int], sd: Mapping[str, Floats]
 ) -> str:
+    if len(next(iter(theta.values()))) == 1:  # a point alone does not tell how far it would move
+        return "."
     try:
         moved = moved_by_n(releases, population, theta, sizes)
     except NoisewiseError:

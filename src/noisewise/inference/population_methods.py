@@ -343,6 +343,12 @@ def _of_sums(kernel: Any, how: str) -> KernelOf:
     return chosen
 
 
+def _highest() -> Callable[..., Found]:
+    from noisewise.inference.maximum import highest
+
+    return highest
+
+
 def _mhaar() -> Callable[..., Found]:
     from noisewise.inference.kernels.averaged import Averaged
     from noisewise.inference.kernels.averaged_records import AveragedRecords
@@ -378,5 +384,7 @@ METHODS: Methods[PopulationMethod] = Methods(
     PopulationMethod("slice", _slice, "slice sampling", (Option("most_widths", 20),)),
     PopulationMethod("gibbs", lambda: gibbs, "a conjugate family", (Option("variant", "joint"),), is_conjugate=True),
     PopulationMethod("naive", lambda: exactly, "the noise ignored", ignores_noise=True),
+    PopulationMethod("mle", _highest, "maximum likelihood, with standard errors", is_point=True),
+    PopulationMethod("map", _highest, "the posterior mode, with standard errors", is_point=True),
     instead="exact",
 )

@@ -147,8 +147,15 @@ def _poisson_regression() -> type[ModelBase]:
     return PoissonRegression
 
 
+def _grouped() -> type[ModelBase]:
+    from noisewise.grouped.model import Grouped
+
+    return Grouped
+
+
 register_model("LinearRegression", "linear_regression", _linear_regression)
 register_model("GraphicalModel", "graphical_model", _graphical_model)
 register_model("LogisticRegression", "logistic_regression", _logistic_regression)
 register_model("ProbitRegression", "probit_regression", _probit_regression)
 register_model("PoissonRegression", "poisson_regression", _poisson_regression)
+register_model("Grouped", "grouped", _grouped)

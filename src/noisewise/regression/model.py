@@ -43,6 +43,7 @@ from noisewise.statistics.additive import read_features
 from noisewise.statistics.feature import Feature
 
 if TYPE_CHECKING:
+    from noisewise.inference.answer_sources import AnswerSource
     from noisewise.inference.degrees import Degrees
     from noisewise.inference.methods import Found, Methods
     from noisewise.inference.posterior import Posterior
@@ -290,6 +291,18 @@ class LinearRegression(ModelBase):
         from noisewise.regression.confidential import MomentsLaws
 
         return MomentsLaws.of(self, releases, n=n)
+
+    def answer_sources(self, theta: Theta, releases: Sequence[Release]) -> tuple[AnswerSource, ...]:
+        """The coefficients in units of the response, the residual sd, and R2 where it is known."""
+        from noisewise.regression.answers import regression_sources
+
+        return regression_sources(theta, self.features, self.response, releases)
+
+    def parameter_units(self, releases: Sequence[Release]) -> dict[str, str]:
+        """The units of the coefficients."""
+        from noisewise.regression.answers import coefficient_units
+
+        return coefficient_units(self.features, self.response, releases)
 
     def text_arguments(self) -> dict[str, str]:
         """Its arguments as a spec file writes them."""

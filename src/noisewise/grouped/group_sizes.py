@@ -1,0 +1,165 @@
+"""How many people a group has: whole numbers that add up to n, behind noisy counts.
+
+Shares p ~ Dirichlet(alpha) integrated out, the sizes of G groups are
+    p(n_1 .. n_G) ~ prod_g w_g(n_g)  where they add up to n,      w_g(k) = Gamma(k + alpha_g)/k!,
+and one size alone is beta-binomial, w_g(k) Gamma(n - k + alpha_0 - alpha_g)/(n - k)!, alpha_0 the sum of all. A noisy
+count of the group is a factor P(published - k) of its own, exact.
+
+`draw_sizes` draws all sizes together, given what each group says of its own (z_g(k), its other unknowns integrated
+out), by a forward pass that adds the groups up and a backward pass that takes them apart: independent draws of
+    p(n_1 .. n_G) ~ prod_g w_g(n_g) z_g(n_g),    n_1 + .. + n_G = n.
+The sums are convolved by the fast Fourier transform after a common exponential tilt e^{lambda k}, which the constraint
+makes harmless and which puts n in the middle of what is added up, where nothing is lost to rounding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.signal import fftconvolve
+from scipy.special import gammaln
+
+from noisewise.types import Array, Floats, Ints
+
+__all__ = ["CountSeen", "SizeWindow", "draw_sizes", "log_weight"]
+
+FALL = 25.0  # below the largest by so much in logarithm, a size is left out
+MOST_SIZES = 20_000  # of a window; beyond, every h-th size stands for h of them
+FAR = 60.0  # standard deviations of a noisy count
+
+
+class CountNoise(Protocol):
+    """What is asked of a count's noise: independent whole steps of a law with its probabilities."""
+
+    @property
+    def step(self) -> tuple[float, ...]: ...
+    @property
+    def sd(self) -> tuple[float, ...]: ...
+    def log_pmf(self, k: Floats, component: int = 0) -> Floats: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CountSeen:
+    """A noisy count of everybody in the group."""
+
+    law: CountNoise
+    component: int
+    value: int
+
+    def log_noise(self, n: Array | Ints) -> Floats:
+        """log P(published | n people)."""
+        steps = np.rint(self.value - np.asarray(n, dtype=float) / self.law.step[self.component])
+        return self.law.log_pmf(steps, component=self.component)
+
+    @property
+    def number(self) -> float:
+        return self.value * self.law.step[self.component]
+
+    @property
+    def sd(self) -> float:
+        return self.law.sd[self.component]
+
+
+def log_weight(n: Array | Ints, alpha: float) -> Floats:
+    """log w(n) = log Gamma(n + alpha) - log n!."""
+    return np.asarray(gammaln(np.asarray(n, dtype=float) + alpha) - gammaln(np.asarray(n, dtype=float) + 1))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SizeWindow:
+    """The sizes of one group that are worth looking at: every `stride`-th, with what counts and shares say of each."""
+
+    sizes: Ints
+    stride: int
+    log_own: Floats  # w_g and the noisy counts, of each size
+    log_rest: Floats  # what the other groups' shares add where the sum of all sizes is not asked for
+
+    @classmethod
+    def of(cls, counts: tuple[CountSeen, ...], total: int, alpha: float, others: float) -> SizeWindow:
+        """From the noisy counts of a group in a set of `total` records; alpha is its own, others that of the rest."""
+        low, high = 0, total
+        for one in counts:
+            low = max(low, int(np.floor(one.number - FAR * one.sd)))
+            high = min(high, int(np.ceil(one.number + FAR * one.sd)))
+        if low > high:  # counts that contradict each other or n: all that is possible is looked at
+            low, high = 0, total
+        stride = max(1, -(-(high - low + 1) // MOST_SIZES))
+        sizes: Ints = np.arange(low, high + 1, stride, dtype=np.int64)
+        log_own: Array = log_weight(sizes, alpha)
+        for one in counts:
+            log_own = log_own + one.log_noise(sizes)
+        log_rest = log_weight(total - sizes, others)
+        seen = log_own + log_rest
+        kept = np.flatnonzero(seen > seen.max() - FALL)
+        inside = slice(int(kept[0]), int(kept[-1]) + 1)
+        return cls(sizes[inside], stride, log_own[inside] - seen.max(), log_rest[inside])
+
+    @property
+    def log_alone(self) -> Floats:
+        """What is said of each size where groups are looked at one by one."""
+        return np.asarray(self.log_own + self.log_rest)
+
+    @property
+    def is_one(self) -> bool:
+        return self.sizes.size == 1
+
+
+def draw_sizes(rng: np.random.Generator, windows: list[tuple[Ints, Floats]], total: int, count: int) -> Ints | None:
+    """`count` draws (count, G) of sizes that add up to `total`, given each group's sizes and their log-weights.
+
+    Every window is of consecutive whole numbers. None where no sizes in the windows add up to the total.
+    """
+    least = sum(int(sizes[0]) for sizes, _ in windows)
+    most = sum(int(sizes[-1]) for sizes, _ in windows)
+    if not least <= total <= most:
+        return None
+    tilt = _tilt(windows, total)
+    tilted = [_normal(log + tilt * (sizes - sizes[0])) for sizes, log in windows]
+    sums: list[Floats] = [tilted[0]]
+    for weight in tilted[1:-1]:
+        sums.append(np.maximum(fftconvolve(sums[-1], weight), 0.0))
+    left = np.full(count, total - least)  # counted from the least sizes
+    drawn = np.zeros((count, len(windows)), np.int64)
+    for g in range(len(windows) - 1, 0, -1):
+        before, weight = sums[g - 1], tilted[g]
+        values, inverse = np.unique(left, return_inverse=True)
+        steps = np.arange(weight.size)
+        for which, value in enumerate(values):
+            rows = np.flatnonzero(inverse == which)
+            rest = value - steps
+            possible = (rest >= 0) & (rest < before.size)
+            mass = np.where(possible, weight * before[np.clip(rest, 0, before.size - 1)], 0.0)
+            upto = np.cumsum(mass)
+            if not upto[-1] > 0:
+                return None
+            drawn[rows, g] = np.searchsorted(upto, rng.random(rows.size) * upto[-1], side="right")
+        drawn[:, g] = np.minimum(drawn[:, g], weight.size - 1)
+        left = left - drawn[:, g]
+    drawn[:, 0] = left
+    if np.any(left < 0) or np.any(left >= tilted[0].size):
+        return None
+    return np.asarray(drawn + np.array([sizes[0] for sizes, _ in windows]))
+
+
+def _normal(log: Floats) -> Floats:
+    weight = np.exp(log - log.max())
+    return np.asarray(weight / weight.sum())
+
+
+def _tilt(windows: list[tuple[Ints, Floats]], total: int) -> float:
+    """lambda at which the sizes add up to the total on average, as far as that is in reach."""
+    width = max(sizes.size for sizes, _ in windows)
+
+    def excess(tilt: float) -> float:
+        means = [float(_normal(log + tilt * (sizes - sizes[0])) @ sizes) for sizes, log in windows]
+        return sum(means) - total
+
+    reach = 1.0 / max(width, 1)
+    for _ in range(40):
+        if excess(-reach) <= 0 <= excess(reach):
+            return float(brentq(excess, -reach, reach, xtol=1e-12, rtol=1e-10))
+        reach *= 2
+    return 0.0

@@ -1,0 +1,321 @@
+"""Learning groups: a table for each group, common laws drawn first, then sizes, then each group's parameters.
+
+    1  a table of each group's likelihood over sizes and parameters (`group_table`)
+    2  where parameters are pooled: (M, tau) from the product of the groups' I_g (`pooling`)
+    3  sizes that add up to n, by a forward and a backward pass over what each group says of its own (`group_sizes`)
+    4  each group's parameters given its size and (M, tau): the table proposes, the law itself accepts (`draws`)
+    5  shares ~ Dirichlet(alpha + sizes)
+Draws are independent. With several sets of records parameters are drawn first, all sizes summed out, and sizes given
+them; these are then moved by a common shift onto the known totals, group by group in proportion to their variances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from noisewise.grouped.draws import Pool, Slices, settled_draws
+from noisewise.grouped.group_sizes import draw_sizes
+from noisewise.grouped.group_table import GroupTable, group_box, group_table, start_box
+from noisewise.grouped.model import SHARE, SIZE, Grouped, centre_name, spread_name
+from noisewise.grouped.observed import (
+    Holders,
+    RecordSet,
+    group_names,
+    holder_terms,
+    record_set,
+    terms_by_group,
+)
+from noisewise.grouped.pooling import Pooled, Spread, draw_common
+from noisewise.grouped.record_moments import shared_moments
+from noisewise.grouped.tents import chosen, normal_masses
+from noisewise.grouped.terms import AnyTerm
+from noisewise.grouped.words import law_words, sentences
+from noisewise.grouped.zoom import log_total
+from noisewise.inference.exact import independent
+from noisewise.inference.methods import AUTO, Found, Method, Methods
+from noisewise.inference.settings import Settings
+from noisewise.inference.verdict import Verdict
+from noisewise.joining import joined, listed_releases
+from noisewise.release import Release
+from noisewise.types import Floats, Ints
+
+__all__ = ["METHODS", "Observed", "Problem", "learn", "observe", "record_sets"]
+
+TURNS = 2
+ROUGH = (65, 49)  # points of the splines by which places are found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Observed:
+    """The model with its groups, the releases, and what they say of each group."""
+
+    model: Grouped
+    releases: tuple[Release, ...]
+    sets: tuple[RecordSet, ...]  # none where each data set is a group
+    holders: Holders | None
+    warnings: tuple[str, ...]
+
+
+def observe(model: Grouped, releases: object, settings: Settings) -> Observed:
+    """Read releases by group, or of holders that are groups each."""
+    given = listed_releases(releases)
+    together = joined(given, settings.n)
+    if model.is_by_holder:
+        found = holder_terms(together, model.population, model.column, model.lines, settings.likelihood)
+        names = model.names or tuple(str(k + 1) for k in range(len(found.terms)))
+        return Observed(model.of_groups(names), given, (), found, together.warnings)
+    own = model.of_groups(group_names(given[0], model.by))
+    return Observed(own, given, record_sets(own, given, settings.n), None, together.warnings)
+
+
+def record_sets(model: Grouped, releases: tuple[Release, ...], n: object) -> tuple[RecordSet, ...]:
+    """One for each set of records."""
+    together = joined(releases, n)
+    for release in releases:
+        model.of_groups(group_names(release, model.by))
+    return tuple(
+        record_set(
+            together.members(group), together.size(group), model.population, model.column, model.lines, model.alpha
+        )
+        for group in together.groups
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Problem:
+    """Tables of all groups, and what is pooled."""
+
+    model: Grouped
+    tables: tuple[GroupTable, ...]
+    pooled: tuple[Pooled, ...]
+    sets: tuple[RecordSet, ...]
+
+
+def problem_of(observed: Observed) -> Problem:
+    """Every group's table: moments are prepared once for all, in two steps."""
+    model = observed.model
+    wide = {k for k, line in enumerate(model.lines) if line.name in model.pooled}
+    whole = start_box(model.lines, wide)
+    if observed.holders is not None:
+        terms: list[list[AnyTerm]] = [[term] for term in observed.holders.terms]
+        found = [group_box(own, model.lines, wide) for own in terms]
+    else:
+        rough = [one.moments.over(whole, ROUGH) for one in observed.sets]
+        found = [group_box(own, model.lines, wide) for own in terms_by_group(observed.sets, [[m] for m in rough])]
+        roomy = [
+            tuple(
+                (max(low - 0.5 * (high - low), a), min(high + 0.5 * (high - low), b))
+                for (low, high), (a, b) in zip(box, whole, strict=True)
+            )
+            for box, _ in found
+        ]
+        fine = [
+            shared_moments(one.moments, near, roomy, [float(term.window.sizes[-1]) for term in one.terms])
+            for one, near in zip(observed.sets, rough, strict=True)
+        ]
+        terms = terms_by_group(observed.sets, fine)
+    tables = [group_table(own, model.lines, wide, *place) for own, place in zip(terms, found, strict=True)]
+    pooled = tuple(
+        Pooled(k, line, Spread(model.spread_of(line.name)))
+        for k, line in enumerate(model.lines)
+        if line.name in model.pooled
+    )
+    return Problem(model, tuple(tables), pooled, observed.sets)
+
+
+def draw(problem: Problem, rng: np.random.Generator, count: int) -> tuple[dict[str, Floats], float]:
+    """`count` independent draws by name, and the smallest share of accepted proposals."""
+    model, accepted = problem.model, [1.0]
+    pools: list[Pool | None] = [None] * len(model.lines)
+    if problem.pooled:
+        common, share = draw_common(rng, problem.tables, problem.pooled, count)
+        accepted.append(share)
+        for one, pool in zip(problem.pooled, common, strict=True):
+            pools[one.index] = pool
+    sizes = _joint_sizes(problem, rng, pools, count) if len(problem.sets) == 1 else None
+    points, taken = [], []
+    for g, table in enumerate(problem.tables):
+        if sizes is not None:
+            u, share = _given_sizes(table, sizes[:, g], pools, model, rng)
+        else:
+            u, own, share = _with_sizes(table, pools, model, rng, count)
+            taken.append(own)
+        points.append(u)
+        accepted.append(share)
+    found: dict[str, Floats] = {}
+    for k, line in enumerate(model.lines):
+        found[line.name] = line.parameter(np.stack([u[:, k] for u in points], axis=1))
+    if problem.sets:
+        if sizes is None:
+            every = np.stack(taken, axis=2)  # (S, sets, G)
+            every = np.stack([_onto_total(rng, every[:, d], one.total) for d, one in enumerate(problem.sets)], axis=1)
+            sizes = every if len(problem.sets) > 1 else every[:, 0]
+        total = sizes if sizes.ndim == 2 else sizes.sum(axis=1)
+        gamma = rng.standard_gamma(model.alpha + total)
+        found[SHARE] = gamma / gamma.sum(axis=1, keepdims=True)
+        found[SIZE] = sizes.astype(float)
+    for one in problem.pooled:
+        own_pool = pools[one.index]
+        assert own_pool is not None
+        name = one.line.name
+        found |= {centre_name(name): one.line.parameter(own_pool[0]), spread_name(name): own_pool[1]}
+    return found, min(accepted)
+
+
+def _joint_sizes(problem: Problem, rng: np.random.Generator, pools: Sequence[Pool | None], count: int) -> Ints | None:
+    """Sizes (S, G) that add up to the total, parameters integrated out; None where windows are too wide for that."""
+    if any(table.terms[0].window.stride > 1 for table in problem.tables):
+        return None
+    windows = []
+    for table in problem.tables:
+        term, nodes = table.terms[0], table.nodes[0]
+        log = table.log_sums[0] + table.log_prior
+        for axis, pool in reversed(list(enumerate(pools))):
+            if pool is None:
+                weight = np.full(table.grids[axis].size, table.steps[axis])
+            else:
+                weight = normal_masses(table.grids[axis], *pool).mean(axis=0)
+            with np.errstate(divide="ignore"):
+                log = log_total(log + np.log(weight).reshape(-1, *(1,) * (log.ndim - 2 - axis)), axis + 1)
+        last = min(int(nodes.places[-1]), term.window.sizes.size - 1)
+        places = np.arange(max(int(nodes.places[0]), 0), last + 1)
+        safe = np.where(np.isfinite(log), log, -1e300)
+        own = np.interp(places, nodes.places, safe) + term.window.log_own[places]
+        windows.append((term.window.sizes[places], np.asarray(own - own.max())))
+    return draw_sizes(rng, windows, problem.sets[0].total, count)
+
+
+def _log_priors(model: Grouped, pools: Sequence[Pool | None], u: Floats) -> Floats:
+    """The log-density of each draw's parameters under their priors, or under the common law."""
+    total = np.zeros(len(u))
+    for k, (line, pool) in enumerate(zip(model.lines, pools, strict=True)):
+        if pool is None:
+            total += line.log_prior(u[:, k])
+        else:
+            total += -0.5 * np.square((u[:, k] - pool[0]) / pool[1]) - np.log(pool[1])
+    return total
+
+
+def _given_sizes(
+    table: GroupTable, sizes: Ints, pools: Sequence[Pool | None], model: Grouped, rng: np.random.Generator
+) -> tuple[Floats, float]:
+    """u (S, p) of one group given its sizes in the only set of records."""
+    term, nodes = table.terms[0], table.nodes[0]
+    slices = Slices.of(table.grids, table.log_sums[0] + table.log_prior)
+    at = ((sizes - term.window.sizes[0]) / term.window.stride - nodes.places[0]) / nodes.step
+    n = sizes.astype(float)
+
+    def target(u: Floats) -> Floats:
+        return term.each(n, u) + _log_priors(model, pools, u)
+
+    return settled_draws(lambda: slices.propose(rng, at, pools), target, rng, TURNS)
+
+
+def _with_sizes(
+    table: GroupTable, pools: Sequence[Pool | None], model: Grouped, rng: np.random.Generator, count: int
+) -> tuple[Floats, Ints, float]:
+    """u (S, p) of one group with all sizes summed out, then its size in every set of records (S, sets)."""
+    slices = Slices.of(table.grids, (table.log_likelihood + table.log_prior)[None])
+    p = len(table.grids)
+
+    def propose() -> tuple[Floats, Floats]:
+        u, log_q = slices.propose(rng, np.zeros(count), pools)
+        parts = [_sizes_at(table, d, u, rng) for d in range(len(table.terms))]
+        return np.column_stack([u, *(part[0] for part in parts)]), log_q + sum(part[1] for part in parts)
+
+    def target(state: Floats) -> Floats:
+        u = np.asarray(state[:, :p])
+        total = _log_priors(model, pools, u)
+        for d, term in enumerate(table.terms):
+            place = np.asarray(state[:, p + d]).astype(int)
+            total = total + term.window.log_alone[place] + term.each(term.window.sizes[place].astype(float), u)
+        return np.asarray(total)
+
+    state, share = settled_draws(propose, target, rng, TURNS)
+    places = state[:, p:].astype(int)
+    sizes = np.stack([term.window.sizes[places[:, d]] for d, term in enumerate(table.terms)], axis=1)
+    return np.asarray(state[:, :p]), sizes, share
+
+
+def _sizes_at(table: GroupTable, which: int, u: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """A size's place in its window for each row of u, and its log-probability: a node, then a size under its tent."""
+    term, nodes, log = table.terms[which], table.nodes[which], table.log_sums[which]
+    corners, weights = _corners(table, u)
+    rows = np.zeros((len(u), nodes.places.size))
+    flat = log.reshape(len(log), -1)
+    top = np.max(np.where(np.isfinite(flat), flat, -np.inf))
+    with np.errstate(under="ignore"):
+        density = np.exp(flat - top)
+    for index, weight in zip(corners, weights, strict=True):
+        rows += weight[:, None] * density[:, index].T
+    rows = np.maximum(rows, 1e-250)
+    weight = np.exp(nodes.log_weight(term) - np.log(term.window.stride))
+    node = chosen(rng, rows * weight)
+    last = term.window.sizes.size - 1
+    place = np.zeros(len(u))
+    alone = np.exp(term.window.log_alone - term.window.log_alone.max())
+    for i in np.unique(node):
+        mine = np.flatnonzero(node == i)
+        around = np.arange(nodes.places[i] - nodes.step + 1, nodes.places[i] + nodes.step)
+        around = around[(around >= 0) & (around <= last)]
+        own = alone[around] * (1 - np.abs(around - nodes.places[i]) / nodes.step)
+        place[mine] = rng.choice(around, mine.size, p=own / own.sum())
+    at = (place - nodes.places[0]) / nodes.step
+    low = np.clip(np.floor(at).astype(int), 0, nodes.places.size - 1)
+    share = at - low
+    pick = np.arange(len(u))
+    found = (1 - share) * rows[pick, low] + share * rows[pick, np.minimum(low + 1, nodes.places.size - 1)]
+    with np.errstate(divide="ignore"):
+        return place, np.log(alone[place.astype(int)]) + np.log(found) - np.log((rows * weight).sum(axis=1))
+
+
+def _corners(table: GroupTable, u: Floats) -> tuple[list[Ints], list[Floats]]:
+    """The grid points around each row of u, by their flat places, and their shares."""
+    index: list[Ints] = [np.zeros(len(u), np.int64)]
+    weight: list[Floats] = [np.ones(len(u))]
+    for k, grid in enumerate(table.grids):
+        at = np.clip((u[:, k] - grid[0]) / (grid[1] - grid[0]), 0, grid.size - 1)
+        low = np.minimum(at.astype(np.int64), grid.size - 2)
+        part = at - low
+        index = [one * grid.size + low + step for one in index for step in (0, 1)]
+        weight = [one * side for one in weight for side in (1 - part, part)]
+    return index, weight
+
+
+def _onto_total(rng: np.random.Generator, sizes: Ints, total: int) -> Ints:
+    """Sizes (S, G) moved to add up to the total, each by its share of the variance, at random to whole numbers."""
+    variance = sizes.var(axis=0) + 1e-9
+    moved = sizes - (sizes.sum(axis=1) - total)[:, None] * (variance / variance.sum())
+    moved = np.maximum(moved, 0.0)
+    whole = np.floor(moved).astype(np.int64)
+    for _ in range(200):
+        missing = total - whole.sum(axis=1)
+        if not missing.any():
+            break
+        g = chosen(rng, np.where(whole + np.sign(missing)[:, None] >= 0, variance, 0.0) + 1e-300)
+        whole[np.arange(len(whole)), g] += np.sign(missing)
+    return np.asarray(np.maximum(whole, 0))
+
+
+def learn(observed: Observed, settings: Settings) -> Found:
+    """Draws, how they were made, the law in words, and a verdict."""
+    method = METHODS["table" if settings.method == AUTO else settings.method]
+    method.read(settings.options)
+    problem = problem_of(observed)
+    flat, accepted = draw(problem, settings.rng, settings.chains * settings.draws)
+    draws = {name: value.reshape(settings.chains, settings.draws, *value.shape[1:]) for name, value in flat.items()}
+    shown = np.concatenate([draws[name].reshape(settings.chains, settings.draws, -1) for name in problem.model.free], 2)
+    evidence = independent(shown, by="a table for each group")
+    said = sentences(observed, flat, accepted)
+    verdict = Verdict(evidence).saying(warnings=(*observed.warnings, *said.warnings), notes=said.notes)
+    return Found(draws, method.name, method.words, law_words(observed), verdict, described=problem.model)
+
+
+METHODS: Methods[Method] = Methods(
+    "groups",
+    Method("table", lambda: learn, "independent draws from a table of each group's likelihood, accepted by the law"),
+    instead="table",
+)

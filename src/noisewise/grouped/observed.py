@@ -1,0 +1,193 @@
+"""What releases say about groups: which groups there are, and for each a term of every set of records.
+
+Releases by group (`Mean(f, by="region")`, `Sum(..., by=)`, `Count(..., by=)`) publish, for every declared level, sums
+of features over its records, and the number of these where the feature is 1. Releases of the same records are stacked:
+their components are all about the same sizes and sums. With holders=True every data set is a group by itself, its
+releases are ungrouped, and its number of records is known.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.grouped.group_sizes import CountSeen, SizeWindow
+from noisewise.grouped.lines import Line
+from noisewise.grouped.record_moments import RecordMoments
+from noisewise.grouped.sum_law import Seen, SumLaw
+from noisewise.grouped.terms import AnyTerm, HolderTerm, SumsTerm
+from noisewise.joining import Joined, one_schema
+from noisewise.laws import additive_law, normal_mixture
+from noisewise.likelihood.joint import joint_likelihood
+from noisewise.populations.cleaned import attach
+from noisewise.populations.population import AnyPopulation
+from noisewise.release import Release
+from noisewise.statistics.feature import Feature
+from noisewise.statistics.groups import ONE
+from noisewise.types import Floats
+
+__all__ = ["Holders", "RecordSet", "group_names", "holder_terms", "record_set"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordSet:
+    """One set of records seen by group: its number of records, its features, and a term for each group."""
+
+    releases: tuple[Release, ...]
+    total: int
+    moments: RecordMoments
+    terms: tuple[SumsTerm, ...]
+    counts: tuple[tuple[CountSeen, ...], ...]  # of each group
+    is_public: bool  # whether the number of records is
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Holders:
+    """Data sets that are groups each."""
+
+    releases: tuple[tuple[Release, ...], ...]
+    terms: tuple[HolderTerm, ...]
+    words: str
+    cautions: tuple[str, ...]
+
+
+def group_names(release: Release, by: tuple[str, ...]) -> tuple[str, ...]:
+    """The groups of a release by these columns, as its parameters are called: 'north', or 'north, f'."""
+    own, _ = release.statistic.by_group()
+    if not own:
+        raise Unsupported(
+            f"{release.statistic} says nothing by group; Grouped({_quoted(by)}, ...) learns from statistics with "
+            f"by={_quoted(by)}, such as mean(x, by={', '.join(by)}). For whole data sets as groups use "
+            "Grouped(holders=True, ...)."
+        )
+    if own != by:
+        raise Unsupported(
+            f"{release.statistic} is by {' and '.join(own)}, but the population is grouped by {' and '.join(by)}."
+        )
+    return tuple(
+        ", ".join(map(str, cell)) for cell in itertools.product(*(release.schema.levels(name).levels for name in by))
+    )
+
+
+def record_set(
+    releases: tuple[Release, ...],
+    total: int,
+    population: AnyPopulation,
+    column: str,
+    lines: Sequence[Line],
+    alpha: Floats,
+) -> RecordSet:
+    """The terms of every group from releases of the same records."""
+    stacked = one_schema(releases)
+    schema = stacked[0].schema
+    features = _features(stacked, column)
+    if features:
+        attach(population, schema, [column])
+    moments = RecordMoments(population, schema, column, features, lines)
+    two_values = moments.two_values()
+    terms, every = [], []
+    for g in range(len(alpha)):
+        counts, seen = _components(stacked, features, g)
+        window = SizeWindow.of(counts, total, float(alpha[g]), float(alpha.sum() - alpha[g]))
+        terms.append(SumsTerm(window, SumLaw(seen, len(features)), moments, two_values))
+        every.append(counts)
+    return RecordSet(releases, total, moments, tuple(terms), tuple(every), schema.is_change_one)
+
+
+def _features(releases: tuple[Release, ...], column: str) -> tuple[Feature, ...]:
+    """The distinct features that are summed in each group; what reads other columns is refused."""
+    found: dict[Feature, None] = {}
+    for release in releases:
+        by, own = release.statistic.by_group()
+        for feature in own:
+            if feature == ONE:
+                continue
+            others = sorted(feature.columns() - {column})
+            if others:
+                grouping = " the column that makes the groups" if others[0] in by else f" column {others[0]!r}"
+                raise Unsupported(
+                    f"{release.statistic} sums {feature}, which reads{grouping}; this population describes "
+                    f"{column!r} alone. Release features of {column!r}, or describe the other column by a Grouped of "
+                    "its own."
+                )
+            found[feature] = None
+    return tuple(found)
+
+
+def _components(
+    releases: tuple[Release, ...], features: tuple[Feature, ...], group: int
+) -> tuple[tuple[CountSeen, ...], tuple[Seen, ...]]:
+    """The noisy counts and sums of one group, over releases of the same records."""
+    counts: list[CountSeen] = []
+    seen: list[Seen] = []
+    for release in releases:
+        _, own = release.statistic.by_group()
+        law = additive_law(release.law)
+        mixture = normal_mixture(law)
+        for j, feature in enumerate(own):
+            k = group * len(own) + j
+            if feature == ONE:
+                counts.append(CountSeen(law, k, release.value[k]))
+            else:
+                value = release.value[k] * law.step[k]
+                seen.append(Seen(features.index(feature), value, mixture.scale[k], law.step[k], mixture.is_laplace))
+    return tuple(counts), tuple(seen)
+
+
+def holder_terms(
+    joined: Joined, population: AnyPopulation, column: str, lines: Sequence[Line], likelihood: str
+) -> Holders:
+    """A term for each data set, by every law that `likelihood` has."""
+    by_holder: dict[str, list[int]] = {}
+    for index, release in enumerate(joined.releases):
+        if release.statistic.groups(release.schema):
+            raise Unsupported(
+                f"{release.statistic} is by group, but with holders=True each data set is one group. Describe it by "
+                "Grouped('the column', ...), or use releases without by=."
+            )
+        others = sorted(set(release.statistic.columns()) - {column})
+        if others:
+            raise Unsupported(f"{release.statistic} reads column {others[0]!r}; this population describes {column!r}.")
+        by_holder.setdefault(release.dataset, []).append(index)
+    terms: list[HolderTerm] = []
+    words: dict[str, None] = {}
+    cautions: list[str] = []
+    releases: list[tuple[Release, ...]] = []
+    for indices in by_holder.values():
+        own = tuple(joined.releases[k] for k in indices)
+        private = any(not release.schema.is_change_one for release in own)
+        law = joint_likelihood(
+            own, population, likelihood=likelihood, n=[joined.sizes[k] for k in indices] if private else None
+        )
+        whole = law.integrated() if law.mixing else law
+        if whole is None:
+            raise Unsupported(
+                "Laplace noise on three or more sums of one holder has no law that is computed for Grouped; release "
+                "at most two features, or use Gaussian noise."
+            )
+        size = sum({(r.dataset, r.part): joined.sizes[k] for r, k in zip(own, indices, strict=True)}.values())
+        terms.append(HolderTerm(whole, tuple(lines), size))
+        words[whole.because] = None
+        cautions += list(whole.cautions)
+        releases.append(own)
+    if len(terms) < 2:
+        raise InvalidArgument(
+            "Grouped(holders=True, ...) needs releases of at least two data sets, and these are of one. Use the "
+            "population itself, or Grouped('the column', ...) for releases by group.",
+            argument="releases",
+        )
+    return Holders(tuple(releases), tuple(terms), "; ".join(words), tuple(dict.fromkeys(cautions)))
+
+
+def terms_by_group(sets: Sequence[RecordSet], moments: Sequence[Sequence[RecordMoments]]) -> list[list[AnyTerm]]:
+    """For each group its terms, one of each set of records, with moments of each group (or one for all)."""
+    return [
+        [replace(one.terms[g], moments=own[g % len(own)]) for one, own in zip(sets, moments, strict=True)]
+        for g in range(len(sets[0].terms))
+    ]
+
+
+def _quoted(by: tuple[str, ...]) -> str:
+    return repr(by[0]) if len(by) == 1 else repr(list(by))

@@ -1,0 +1,112 @@
+"""What is said of an answer about groups: which law was taken, which groups say nothing, what the answer leans on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from noisewise.types import Floats
+
+if TYPE_CHECKING:
+    from noisewise.grouped.learn import Observed
+
+__all__ = ["GroupSentences", "law_words", "sentences"]
+
+FEW_GROUPS = 4
+SKEWED = 0.25  # skewness of a sum with its noise, from which a normal law of it is told
+HARDLY = 0.3  # share of accepted proposals below which a table was too rough
+MOST_NAMED = 6
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSentences:
+    """What opens the verdict, and what ends it."""
+
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def law_words(observed: Observed) -> str:
+    """The law that was scored."""
+    if observed.holders is not None:
+        return f"{len(observed.holders.terms)} holders: {observed.holders.words}"
+    first = observed.sets[0]
+    kinds = {one.is_laplace for term in first.terms for one in term.law.seen}
+    noise = " and ".join(name for name, kind in (("Laplace", True), ("Gaussian", False)) if kind in kinds)
+    sizes = "group sizes are summed over their whole numbers"
+    if not noise:
+        return f"{sizes}; there are no sums beside the counts"
+    two = first.terms[0].two_values is not None
+    law = "binomial where few, normal where many" if two else "normal given the size, a group of one by its own law"
+    return f"{sizes}; sums are {law}, with the clamp in their moments, behind {noise} noise"
+
+
+def sentences(observed: Observed, draws: Mapping[str, Floats], accepted: float) -> GroupSentences:
+    """Warnings and notes."""
+    model, warnings, notes = observed.model, [], []
+    if accepted < HARDLY:
+        warnings.append(
+            f"Only {accepted:.0%} of what a table proposed was accepted by the law, so draws repeat each other: "
+            "intervals may be off; ask for more draws and compare."
+        )
+    if observed.holders is not None:
+        warnings += list(observed.holders.cautions)
+    count = len(model.groups)
+    if model.pooled and count <= FEW_GROUPS:
+        names = " and ".join(f"{name}.spread" for name in model.pooled)
+        notes.append(
+            f"With {count} groups the releases say little of how much groups differ: the answer leans on the prior of "
+            f"{names} (spread= sets it)."
+        )
+    silent = _silent(observed, draws)
+    if silent:
+        many = f"{', '.join(silent[:MOST_NAMED])}{' and others' if len(silent) > MOST_NAMED else ''}"
+        notes.append(
+            f"The release tells next to nothing about {many}: what is shown there is the prior"
+            f"{' and the other groups' if model.pooled else ''}."
+        )
+    skewed = _skewed(observed, draws)
+    if skewed:
+        warnings.append(
+            f"In {', '.join(skewed[:MOST_NAMED])} few people stand behind little noise, and their sums are taken as "
+            "normal: intervals there may be off."
+        )
+    if any(not one.is_public for one in observed.sets):
+        notes.append("The number of records is as the analyst stated it.")
+    return GroupSentences(tuple(warnings), tuple(notes))
+
+
+def _silent(observed: Observed, draws: Mapping[str, Floats]) -> list[str]:
+    """Groups whose parameters are as wide as their prior, within Monte Carlo error."""
+    found = []
+    for g, group in enumerate(observed.model.groups):
+        ratios = []
+        for line in observed.model.lines:
+            if line.name in observed.model.pooled:
+                return []
+            with np.errstate(all="ignore"):
+                ratios.append(float(np.std(line.place(draws[line.name][:, g])) / line.sd))
+        if min(ratios) > 0.9:
+            found.append(group)
+    return found
+
+
+def _skewed(observed: Observed, draws: Mapping[str, Floats]) -> list[str]:
+    """Groups with a sum whose skewness, n k_3/(n v + noise)^1.5, is more than a normal law can pass over."""
+    found: dict[str, None] = {}
+    model = observed.model
+    for d, one in enumerate(observed.sets):
+        if not one.moments.features or one.terms[0].two_values is not None:
+            continue
+        sizes = draws["size"] if draws["size"].ndim == 2 else draws["size"][:, d]
+        middle = np.stack([np.median(line.place(draws[line.name]), axis=0) for line in model.lines], axis=1)
+        third, variance = one.moments.skewness(middle)
+        n = np.maximum(np.median(sizes, axis=0), 1.0)[:, None]
+        noise = np.stack([term.law.noise_variance for term in one.terms])
+        skewness = np.abs(n * third) / (n * variance + noise) ** 1.5
+        for g in np.flatnonzero((skewness > SKEWED).any(axis=1) & (n[:, 0] > 1.5)):
+            found[model.groups[g]] = None
+    return list(found)

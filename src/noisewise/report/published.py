@@ -1,0 +1,111 @@
+"""What releases say by themselves, for pictures and tables: numbers on a column's axis, bars, and means by group.
+
+The reach of noise is where it lies with the level stated, as for normal noise of its standard deviation: of a sum over
+a count, S/N, by the usual rule sd^2 = (sd_S^2 + (S/N)^2 sd_N^2) / N^2. It holds the noise alone: who was sampled, and
+that a ratio of noisy numbers is biased, is what inference adds. A group whose noisy count is below four times its noise
+has no such mean.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import NormalDist
+
+import numpy as np
+
+from noisewise.laws import Form, additive_law
+from noisewise.release import Release
+from noisewise.report.densities import Bars, Mark
+from noisewise.types import Floats
+
+__all__ = ["FEWEST_SDS", "group_means", "noise_sds", "published_bars", "published_marks"]
+
+FEWEST_SDS = 4  # of a noisy count, above which a ratio to it means something
+ONE_VALUE = ("median", "maximum", "minimum", "quantile")
+
+
+def noise_sds(release: Release) -> Floats:
+    """The standard deviation of the noise on each published number; NaN where its scale is secret or has none."""
+    if release.law.form is not Form.NUMBER:
+        return np.full(len(release.value), math.nan)
+    return np.asarray(additive_law(release.law).sd, float) / release.divisor
+
+
+def published_marks(releases: Sequence[Release], column: str, *, group: str = "", level: float = 0.9) -> list[Mark]:
+    """The published numbers that lie on the axis of a column: its means, medians, extremes; of one group its mean."""
+    marks = []
+    for release in releases:
+        plain = release.statistic.to_dict()
+        if plain["kind"] == "mean" and not group:
+            reach = reach_of(level) * noise_sds(release)
+            for text, label, value, half in zip(
+                _texts(plain["features"]), release.labels, release.estimate, reach, strict=True
+            ):
+                if text == column or text.startswith(f"clip({column}, "):
+                    marks.append(Mark(label, float(value), float(value - half), float(value + half)))
+        elif plain["kind"] in ONE_VALUE and plain.get("feature") == column and not group:
+            value = float(release.estimate[0])
+            marks.append(Mark(release.labels[0], value, value, value))
+        elif group:
+            found = group_means(release, level).get(column, {}).get(group)
+            marks += [] if found is None else [Mark(f"mean({column})", *found)]
+    return marks
+
+
+def published_bars(releases: Sequence[Release], column: str, level: float = 0.9) -> Bars | None:
+    """The first published histogram of a column: shares for each unit, or of each level; None where there is none."""
+    for release in releases:
+        plain = release.statistic.to_dict()
+        is_histogram = plain["kind"] == "histogram" and plain.get("column") == column
+        is_counts = plain["kind"] == "count-by" and plain.get("by") == [column] and not plain.get("features")
+        if not (is_histogram or is_counts) or release.law.form is not Form.NUMBER:
+            continue
+        counts, reach = np.asarray(release.estimate, float), reach_of(level) * noise_sds(release)
+        total = float(release.schema.n or max(float(counts.sum()), 1.0))
+        edges: Floats = np.arange(len(counts) + 1, dtype=np.float64) - 0.5
+        if plain.get("edges") is not None:
+            edges = _whole_edges(release, column, np.asarray(plain["edges"], float))
+        if len(edges) == len(counts) + 1 and np.isfinite(edges).all():
+            size = total * np.diff(edges)
+            return Bars(edges, counts / size, (counts - reach) / size, (counts + reach) / size)
+    return None
+
+
+def group_means(release: Release, level: float = 0.9) -> Mapping[str, Mapping[str, tuple[float, float, float] | None]]:
+    """By feature and group the published sum over the published count with its reach; None where the count is small."""
+    plain = release.statistic.to_dict()
+    if plain["kind"] != "mean-by":
+        return {}
+    groups, features = release.statistic.groups(release.schema), _texts(plain["features"])
+    by = _texts(plain["by"])
+    names = [name.removeprefix(f"{by[0]}=") if len(by) == 1 else name for name in groups]
+    table = np.asarray(release.estimate, float).reshape(len(groups), 1 + len(features))
+    sds = noise_sds(release).reshape(table.shape)
+    found: dict[str, dict[str, tuple[float, float, float] | None]] = {}
+    for k, feature in enumerate(features, start=1):
+        means = found.setdefault(feature, {})
+        for name, row, sd in zip(names, table, sds, strict=True):
+            if row[0] < FEWEST_SDS * sd[0]:
+                means[name] = None
+                continue
+            mean = row[k] / row[0]
+            half = reach_of(level) * math.hypot(sd[k], mean * sd[0]) / row[0]
+            means[name] = float(mean), float(mean - half), float(mean + half)
+    return found
+
+
+def reach_of(level: float) -> float:
+    """How many standard deviations normal noise stays within, with a probability."""
+    return NormalDist().inv_cdf((1 + level) / 2)
+
+
+def _whole_edges(release: Release, column: str, edges: Floats) -> Floats:
+    """The edges inside the column's bounds, with those at their ends: the outer cells reach to them."""
+    bounds = release.schema.bounded(column)
+    inner = edges[(edges > bounds.low) & (edges < bounds.high)]
+    return np.concatenate([[bounds.low], inner, [bounds.high]])
+
+
+def _texts(listed: object) -> list[str]:
+    return [str(one) for one in listed] if isinstance(listed, list | tuple) else []
