@@ -22,7 +22,7 @@ from noisewise.statistics.feature import Feature
 from noisewise.statistics.units import feature_unit
 from noisewise.types import Theta
 
-__all__ = ["coefficient_units", "regression_sources"]
+__all__ = ["coefficient_units", "condition_words", "one_more", "regression_sources"]
 
 
 def regression_sources(
@@ -35,7 +35,7 @@ def regression_sources(
     for feature in features:
         drawn = Drawn("coefficient", np.asarray(theta[str(feature)]), units.get(str(feature), ""), str(feature))
         told = Drawn("coefficient", drawn.values, unit, str(feature))
-        line = Headline(_one_more(feature, releases), told, "goes with", f" of {name}", is_signed=True)
+        line = Headline(one_more(feature, releases), told, "goes with", f" of {name}", is_signed=True)
         sources.append(NumberDraws(str(feature), (drawn,), (line,)))
     numbers = [Drawn(INTERCEPT, np.asarray(theta[INTERCEPT]), unit, name)] if INTERCEPT in theta else []
     if NOISE_VARIANCE in theta:
@@ -72,9 +72,15 @@ def _has(feature: Feature, release: Release) -> bool:
     return feature.columns() <= set(release.schema.columns)
 
 
-def _one_more(feature: Feature, releases: Sequence[Release]) -> str:
+def condition_words(feature: Feature) -> str:
+    """A condition as people write it."""
     if feature.operation == "equals":
         return f"{feature.arguments[0]} = {feature.arguments[1]}"
+    return str(feature)
+
+
+def one_more(feature: Feature, releases: Sequence[Release]) -> str:
+    """What a coefficient is about: a condition that holds, or one more unit of a number."""
     if feature.is_condition:
-        return str(feature)
+        return condition_words(feature)
     return f"one more {singular(_unit(feature, releases)) or 'unit'} of {feature}"

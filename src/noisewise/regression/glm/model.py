@@ -33,6 +33,7 @@ from noisewise.statistics.moments import several
 from noisewise.types import Floats
 
 if TYPE_CHECKING:
+    from noisewise.inference.answer_sources import AnswerSource
     from noisewise.inference.degrees import Degrees
     from noisewise.inference.methods import Found, Method, Methods
     from noisewise.inference.posterior import Posterior
@@ -234,6 +235,12 @@ class MomentsGlm(ModelBase):
         from noisewise.regression.glm.answers import effects
 
         return effects(self, posterior, level=level)
+
+    def answer_sources(self, theta: Theta, releases: Sequence[Release]) -> tuple[AnswerSource, ...]:
+        """Coefficients, and odds ratios or rate ratios, in people's terms."""
+        from noisewise.regression.glm.answers import answer_sources
+
+        return answer_sources(self, theta, releases)
 
     # ---- text ----
 
