@@ -5,8 +5,9 @@
 
 A row is one number of the population: its posterior mean, the ends of its equal-tailed interval, and its posterior sd.
 Where the draws of a number are so skewed that their mean lies outside their middle half, the median stands for it, and
-a note says so (a share lies between 0 and 1, and keeps its mean). A number that does not exist at some draws (the mean of a Cauchy law) has no estimate: never an infinite
-one, never NaN. A point estimate has no interval; with standard errors it has theirs, by the delta method.
+a note says so (a share lies between 0 and 1, and keeps its mean). A number that does not exist at some draws (the mean
+of a Cauchy law) has no estimate: never an infinite one, never NaN. A
+point estimate has no interval; with standard errors it has theirs, by the delta method.
 """
 
 from __future__ import annotations

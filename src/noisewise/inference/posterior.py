@@ -437,6 +437,11 @@ class Posterior:
                     label = labels[k] if labels else f"{name}[{','.join(map(str, index))}]"
                     yield label, value[(slice(None), slice(None), *index)]
 
+    def _repr_html_(self) -> str:
+        from noisewise.report.notebook import posterior_html
+
+        return posterior_html(self)
+
     def __repr__(self) -> str:
         shape = next(iter(self.draws.values())).shape
         kind = "a point estimate" if self.is_point else f"{shape[0]} chains of {shape[1]} draws"

@@ -38,6 +38,17 @@ LEAST_PANEL = 2.6  # inches that a panel needs
 EM = 0.085  # inches: about the width of one letter of 10 points
 
 
+class Png(bytes):
+    """The bytes of a picture, which a notebook shows as one."""
+
+    def _repr_png_(self) -> bytes:
+        return bytes(self)
+
+    def __repr__(self) -> str:
+        width, height = (int.from_bytes(self[start : start + 4], "big") for start in (16, 20))
+        return f"<PNG of {width} x {height} pixels>"
+
+
 def plain(text: object, most: int = 200) -> str:
     """A name as it is written: no formula, one line, and shortened in its middle beyond `most` characters."""
     line = printable(text)
@@ -113,7 +124,7 @@ def finish(figure: Figure, path: Target, *, is_clear: bool = False) -> bytes:
 def _written(figure: Figure, path: Target, is_clear: bool) -> bytes:
     stream = BytesIO()
     figure.savefig(stream, format="png", dpi=150, metadata={"Software": None}, transparent=is_clear)
-    data = stream.getvalue()
+    data = Png(stream.getvalue())
     if path is not None:
         ending = Path(path).suffix.lower()
         if ending not in FORMATS:

@@ -28,7 +28,7 @@ from noisewise.report.canvas import WIDE, Target
 from noisewise.report.densities import Panel, distribution_plot
 from noisewise.report.dots import Row, contrast_plot, dot_plot
 from noisewise.report.plots import posterior_plot
-from noisewise.report.published import group_means, published_bars, published_marks
+from noisewise.report.published import Published, group_means, published_bars, published_marks
 from noisewise.types import Floats, Theta
 
 __all__ = ["KINDS", "Sheet", "has_groups", "picture"]
@@ -152,6 +152,8 @@ def group_numbers(posterior: Posterior, sheet: Sheet) -> list[Quantity]:
     """The number asked for, of each group, highest first."""
     found = [summarised(posterior, source.drawn(sheet.quantity), sheet.level) for source in _grouped(posterior)]
     told = [one for one in found if one.estimate is not None]
+    if not found:
+        raise Unsupported("There are no groups here: releases by group are learnt with Grouped. Use kind='parameters'.")
     if not told:
         raise Unsupported(f"No group has a {sheet.quantity} that can be told; ask for another quantity=.")
     return sorted(told, key=lambda one: -(one.estimate or 0.0))
@@ -192,9 +194,9 @@ def _grouped(posterior: Posterior) -> list[AnswerSource]:
     return [source for source in sources if source.column == sources[0].column]
 
 
-def _published_means(posterior: Posterior, sheet: Sheet) -> dict[str, tuple[float, float, float] | None]:
+def _published_means(posterior: Posterior, sheet: Sheet) -> dict[str, Published | None]:
     column = _grouped(posterior)[0].column
-    found: dict[str, tuple[float, float, float] | None] = {}
+    found: dict[str, Published | None] = {}
     for release in posterior.releases:
         found |= group_means(release, sheet.level).get(column, {})
     return found

@@ -8,7 +8,9 @@ has no such mean.
 
 from __future__ import annotations
 
+import itertools
 import math
+import re
 from collections.abc import Mapping, Sequence
 from statistics import NormalDist
 
@@ -19,8 +21,9 @@ from noisewise.release import Release
 from noisewise.report.densities import Bars, Mark
 from noisewise.types import Floats
 
-__all__ = ["FEWEST_SDS", "group_means", "noise_sds", "published_bars", "published_marks"]
+__all__ = ["FEWEST_SDS", "Published", "group_means", "group_names", "noise_sds", "published_bars", "published_marks"]
 
+Published = tuple[float, float, float]  # value, low, high
 FEWEST_SDS = 4  # of a noisy count, above which a ratio to it means something
 ONE_VALUE = ("median", "maximum", "minimum", "quantile")
 
@@ -42,7 +45,7 @@ def published_marks(releases: Sequence[Release], column: str, *, group: str = ""
             for text, label, value, half in zip(
                 _texts(plain["features"]), release.labels, release.estimate, reach, strict=True
             ):
-                if text == column or text.startswith(f"clip({column}, "):
+                if text == column or re.fullmatch(rf"clip\({re.escape(column)}, [^()]*\)", text):
                     marks.append(Mark(label, float(value), float(value - half), float(value + half)))
         elif plain["kind"] in ONE_VALUE and plain.get("feature") == column and not group:
             value = float(release.estimate[0])
@@ -72,27 +75,28 @@ def published_bars(releases: Sequence[Release], column: str, level: float = 0.9)
     return None
 
 
-def group_means(release: Release, level: float = 0.9) -> Mapping[str, Mapping[str, tuple[float, float, float] | None]]:
+def group_means(release: Release, level: float = 0.9) -> Mapping[str, Mapping[str, Published | None]]:
     """By feature and group the published sum over the published count with its reach; None where the count is small."""
-    plain = release.statistic.to_dict()
-    if plain["kind"] != "mean-by":
-        return {}
-    groups, features = release.statistic.groups(release.schema), _texts(plain["features"])
-    by = _texts(plain["by"])
-    names = [name.removeprefix(f"{by[0]}=") if len(by) == 1 else name for name in groups]
-    table = np.asarray(release.estimate, float).reshape(len(groups), 1 + len(features))
-    sds = noise_sds(release).reshape(table.shape)
-    found: dict[str, dict[str, tuple[float, float, float] | None]] = {}
-    for k, feature in enumerate(features, start=1):
-        means = found.setdefault(feature, {})
-        for name, row, sd in zip(names, table, sds, strict=True):
-            if row[0] < FEWEST_SDS * sd[0]:
-                means[name] = None
-                continue
-            mean = row[k] / row[0]
-            half = reach_of(level) * math.hypot(sd[k], mean * sd[0]) / row[0]
-            means[name] = float(mean), float(mean - half), float(mean + half)
+    names = dict(zip(release.statistic.groups(release.schema), group_names(release), strict=True))
+    value, sds = np.asarray(release.estimate, float), noise_sds(release)
+    found: dict[str, dict[str, Published | None]] = {}
+    for one in release.statistic.averages(release.schema) if names else ():
+        means = found.setdefault(str(one.feature), {})
+        count = float(value[one.count])
+        if not count >= FEWEST_SDS * sds[one.count]:
+            means[names[one.group]] = None
+            continue
+        mean = float(value[one.total]) / count
+        half = reach_of(level) * math.hypot(sds[one.total], mean * sds[one.count]) / count
+        means[names[one.group]] = mean, mean - half, mean + half
     return found
+
+
+def group_names(release: Release) -> list[str]:
+    """The groups by their levels alone: north, or north, f; none where a release has no groups."""
+    by = release.statistic.by_group()[0]
+    cells = itertools.product(*(release.schema.levels(name).levels for name in by))
+    return [", ".join(map(str, cell)) for cell in cells] if by else []
 
 
 def reach_of(level: float) -> float:

@@ -13,34 +13,36 @@ from noisewise.statistics.protocol import Average
 from noisewise.statistics.units import component_units, feature_unit
 
 MOST_LINES = 40
+CLAMPING, LEFT_OUT = "Clamping", "Left out"  # facts that are whole sentences
+SIMULATED = "this file was made for a study and describes no real records."
 FEW = "too few to say"
 FEWEST_SDS = 4  # of a noisy count, above which a ratio to it means something
 
 
 def describe_release(release: Release) -> str:
     """Everything a reader of a release file may want to know, in plain sentences."""
+    lines = [f"SIMULATED: {SIMULATED}"] if release.simulated else []
+    lines += [told if term in (CLAMPING, LEFT_OUT) else f"{term}: {told}" for term, told in release_facts(release)]
+    lines += ["", *value_lines(release), "", f"Data set {release.dataset}, {release.hash}."]
+    return "\n".join(map(printable, lines))
+
+
+def release_facts(release: Release) -> list[tuple[str, str]]:
+    """What was released, at which price, between which neighbours, of which columns, with which noise; term by term."""
     schema = release.schema
     size = (
         f"{schema.n} records" if schema.is_change_one else f"at most {schema.n_max} records (their number is private)"
     )
     part = "" if release.part is None else f", part {release.part[0]} to {release.part[1]} of the data set"
-    lines = []
-    if release.simulated:
-        lines.append("SIMULATED: this file was made for a study and describes no real records.")
-    lines += [
-        f"Released: {release.statistic}, of {size}{part}.",
-        f"Price: {release.guarantee} ({release.guarantee.kind}).",
-        f"Neighbours: {schema.neighbours}; {_neighbours(release)}",
-        f"Columns: {', '.join(f'{name} {column!r}' for name, column in schema.columns.items())}.",
-        f"Values outside the bounds were {'clamped to them' if schema.outside == 'clamp' else 'refused'}.",
-        *_left_out(release),
-        f"Noise: {release.law.words()}",
-        "",
-        *value_lines(release),
-        "",
-        f"Data set {release.dataset}, {release.hash}.",
+    return [
+        ("Released", f"{release.statistic}, of {size}{part}."),
+        ("Price", f"{release.guarantee} ({release.guarantee.kind})."),
+        ("Neighbours", f"{schema.neighbours}; {_neighbours(release)}"),
+        ("Columns", f"{', '.join(f'{name} {column!r}' for name, column in schema.columns.items())}."),
+        (CLAMPING, f"Values outside the bounds were {'clamped to them' if schema.outside == 'clamp' else 'refused'}."),
+        *((LEFT_OUT, line) for line in _left_out(release)),
+        ("Noise", release.law.words()),
     ]
-    return "\n".join(map(printable, lines))
 
 
 def value_lines(release: Release) -> list[str]:
