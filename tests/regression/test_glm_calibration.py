@@ -33,6 +33,7 @@ def test_yes_no_responses_and_counts_are_calibrated(rng, kind, link):
     assert smallest_p_value(ranks(rng, 20, kind, link, n=500, epsilon=1.0)) > ALARM
 
 
+@pytest.mark.grid(cells=8)
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "epsilon"), [(100, 10.0), (1000, 2.0), (10_000, 5.0)])
 @pytest.mark.parametrize(("kind", "link"), itertools.product(KINDS, ("logistic", "probit", "poisson")))

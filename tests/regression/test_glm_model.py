@@ -102,6 +102,24 @@ def test_both_relations_are_learnt_from(rng, relation):
     assert 0 < posterior.mean["age"] < 0.1
 
 
+@pytest.mark.parametrize("make", [nw.LogisticRegression, nw.ProbitRegression])
+def test_yes_no_features_alone_have_the_answers_of_a_table(rng, make):
+    """Two groups: with little noise the coefficients are those of the two observed shares."""
+    columns = people(rng)
+    plan = nw.plan(nw.Moments([SMOKES], RELAPSE, parts=("xx", "xy")), schema(), guarantee=nw.GaussianDP(500))
+    model = make([SMOKES], RELAPSE, coefficients=stats.norm(0, 10))
+    posterior = nw.infer(exact_release(plan, columns), model, **FAST)
+    shares = [columns["relapse"][columns["smoker"] == k].mean() for k in (0, 1)]
+    scale = special.logit if make is nw.LogisticRegression else stats.norm.ppf
+    low, high = scale(shares[0]), scale(shares[1])
+    assert posterior.mean["intercept"] == pytest.approx(low, abs=posterior.sd["intercept"])
+    assert posterior.mean[str(SMOKES)] == pytest.approx(high - low, abs=posterior.sd[str(SMOKES)])
+    sizes = [np.sum(columns["smoker"] == k) for k in (0, 1)]
+    if make is nw.LogisticRegression:  # the textbook's standard error of a log odds ratio
+        error = np.sqrt(sum(1 / (n * p * (1 - p)) for n, p in zip(sizes, shares, strict=True)))
+        assert posterior.sd[str(SMOKES)] == pytest.approx(error, rel=0.15)
+
+
 def test_a_line_without_intercept_passes_through_the_origin_of_the_columns(rng):
     statistic = nw.Moments(["age"], RELAPSE, intercept=False, parts=("xx", "xy"), **PUBLIC)
     n = 20_000
@@ -134,6 +152,8 @@ def test_probabilities_and_odds_ratios_follow_from_the_draws(rng):
     assert ratios.name == "odds ratio"
     assert ratios.median == pytest.approx([np.exp(np.median(b1)), np.exp(np.median(b2))])
     assert ratios.low[0] == pytest.approx(np.exp(np.quantile(b1, 0.05)))
+    assert "goes with 1.0" in posterior.summary().splitlines()[0]
+    assert "times the odds of relapse = yes, 90 % interval" in " ".join(posterior.summary().split())
     assert str(ratios).splitlines()[0].split() == ["feature", "odds", "ratio", "5", "%", "95", "%"]
 
 

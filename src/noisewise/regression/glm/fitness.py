@@ -85,7 +85,7 @@ def _some(fit: GlmFit, most: int) -> Floats:
 
 
 def _flat(values: Floats) -> Floats:
-    return values.reshape(-1, *values.shape[2:])
+    return values.reshape(values.shape[0] * values.shape[1], *values.shape[2:])  # also where there are no numbers
 
 
 def _features(problem: GlmProblem, fit: GlmFit, places: Floats) -> tuple[Floats, Floats]:

@@ -34,6 +34,7 @@ LEAST_SHARE, LARGEST_WEIGHT = 0.2, 0.01
 PROPOSALS = 4  # for each draw that is asked for
 MOST_PROPOSALS, FEWEST_PROPOSALS = 400_000, 8000
 SPREADS = (1.0, 0.2, 5.0)
+FIRST_STEPS, MOST_STEPS = 25, 2000
 DIFFERENCE = 1e-4
 LARGEST_HESSIAN = 120
 CONTINUATIONS, RHAT_LIMIT = 2, 1.01
@@ -86,7 +87,7 @@ def sample(
 
 
 def found_mode(data: GlmData) -> Mode:
-    """The mode from several starts."""
+    """The mode: some steps from each of several starts, then on from the highest point."""
     from scipy.optimize import minimize
 
     size = size_of(data)
@@ -97,12 +98,14 @@ def found_mode(data: GlmData) -> Mode:
         # L-BFGS steps back from a large number, but not from an infinite one.
         return (-value, -gradient) if math.isfinite(value) else (1e300, np.zeros(size))
 
-    starts = [_first_guess(data, size, spread) for spread in SPREADS]
-    found = [minimize(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": 2000}) for start in starts]
-    best = min(found, key=lambda result: float(result.fun))
-    if not best.fun < 1e300:
+    def climbed(start: Floats, steps: int) -> tuple[float, Floats]:
+        found = minimize(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": steps})
+        return float(found.fun), np.asarray(found.x, np.float64)
+
+    starts = [climbed(_first_guess(data, size, spread), FIRST_STEPS) for spread in SPREADS]
+    height, position = climbed(min(starts, key=lambda found: found[0])[1], MOST_STEPS)
+    if not height < 1e300:
         raise NoisewiseError("The posterior density is not a positive number at any start; check bounds and priors.")
-    position = np.asarray(best.x, np.float64)
     return Mode(position, inverse_factor(_hessian(data, position)))
 
 
