@@ -73,7 +73,7 @@ guarantee = {{ epsilon = "1" }}
 
 # What the analyst assumes: in every region a law of its own.
 [population]
-"*" = "grouped(by=['region'], column='income', law=gamma(shape=halfnorm(scale=10), rate=halfnorm(scale=0.5)))"
+"*" = "grouped(by=['region'], column='income', law=gamma(shape=halfnorm(scale=4), rate=halfnorm(scale=0.2)))"
 """
 
 

@@ -19,7 +19,6 @@ from noisewise.report.posterior_page import (
     drawn,
     headline_of,
     headline_pictures,
-    lead_of,
     posterior_sections,
 )
 from noisewise.report.release_tables import release_table
@@ -53,7 +52,7 @@ def demo_page(story: Story) -> str:
     )
     return page(
         "Noisewise demo: incomes by region",
-        f"{lead}\n\n{lead_of(story.regions)}",
+        f"{lead}\n\n{answer_sentence(story.regions)}",
         sections,
         headline=headline_of(story.regions),
         pictures=headline_pictures(story.regions),

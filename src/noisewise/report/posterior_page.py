@@ -26,7 +26,7 @@ from noisewise.inference.sentence import price_words, sentence
 from noisewise.inference.told import number_words
 from noisewise.report.canvas import NARROW, WIDE
 from noisewise.report.plots import trace_plot
-from noisewise.report.posterior_pictures import MOST_PLOTS, Sheet, group_numbers, has_groups, picture
+from noisewise.report.posterior_pictures import Sheet, group_numbers, has_groups, picture
 from noisewise.report.release_tables import release_sections
 from noisewise.types import Floats
 
@@ -42,6 +42,8 @@ __all__ = [
 ]
 
 LEVEL = 0.9
+MOST_TRACES = 6
+LAWS = "The distribution that was learnt for each group; the band holds it, place by place, with 90 %."
 SURE = 0.95  # the chance to be the highest from which a headline says so
 MOST_ROWS = 60
 
@@ -143,7 +145,7 @@ def headline_pictures(posterior: Posterior) -> list[Picture]:
 
 
 def answers_section(posterior: Posterior) -> list[Section]:
-    """Every number in people's terms as a table; with groups also the law of each."""
+    """Every number in people's terms as a table."""
     try:
         answers = posterior.answers(level=LEVEL)
     except NoisewiseError:  # a model without answers: its parameters stand in the section on sureness
@@ -194,12 +196,15 @@ def _with_interval(one: Quantity) -> str:
 def _answer_row(one: Quantity) -> list[str]:
     if one.estimate is None:
         return [one.quantity, one.column, one.group, "-", "", one.unit]
+    is_share = one.quantity.startswith("share ") and not one.unit  # told in per cent
+    factor, unit = (100.0, "%") if is_share else (1.0, one.unit)
+    value, low, high, sd = (None if x is None else factor * x for x in (one.estimate, one.low, one.high, one.sd))
     ends = ""
-    if one.low is not None and one.high is not None:
-        ends = " to ".join(number_words(end, one.low, one.high, one.sd) for end in (one.low, one.high))
-    elif one.sd is not None:
-        ends = f"± {one.sd:.2g} (standard error)"
-    return [one.quantity, one.column, one.group, number_words(one.estimate, one.low, one.high, one.sd), ends, one.unit]
+    if low is not None and high is not None:
+        ends = " to ".join(number_words(end, low, high, sd) for end in (low, high))
+    elif sd is not None:
+        ends = f"± {sd:.2g} (standard error)"
+    return [one.quantity, one.column, one.group, number_words(value or 0.0, low, high, sd), ends, unit]
 
 
 def _contrast_section(posterior: Posterior) -> list[Section]:
@@ -218,7 +223,11 @@ def _contrast_section(posterior: Posterior) -> list[Section]:
     )
     alt = "Differences between groups with 90 % intervals"
     tables = [Table(("group", "chance to be the highest", "expected place"), order)]
-    return [Section("What differs", text, pictures=[drawn(posterior, "contrast", alt)], tables=tables)]
+    laws = drawn(posterior, "distribution", "The fitted distribution of each group with its band", LAWS)
+    return [
+        Section("What differs", text, pictures=[drawn(posterior, "contrast", alt)], tables=tables),
+        Section("The distribution in each group", pictures=[laws]),
+    ]
 
 
 def _sureness_section(posterior: Posterior, naive: Posterior | None, why: str) -> Section:
@@ -235,7 +244,8 @@ def _sureness_section(posterior: Posterior, naive: Posterior | None, why: str) -
             "that promises. Intervals that are too narrow miss the truth more often than they say."
         )
         tables.append(_naive_table(posterior, naive))
-    return Section("How sure, and why", text, pictures=[_parameters_picture(posterior, naive)], tables=tables)
+    pictures = [] if has_groups(posterior) else [_parameters_picture(posterior, naive)]
+    return Section("How sure, and why", text, pictures=pictures, tables=tables)
 
 
 def _parameters_picture(posterior: Posterior, naive: Posterior | None) -> Picture:
@@ -298,7 +308,8 @@ def _diagnostics_sections(posterior: Posterior) -> list[Section]:
     name = "" if posterior.method == "exact" else f"{posterior.method}: "  # a word kept for a release's own law
     how = f"{name}{posterior.because}. {posterior.seconds:.1f} seconds, with seed {posterior.seed}."
     header = ("parameter", "mean", "sd", "effective draws", "in the tails", "R-hat", "Monte Carlo error of the mean")
-    trace = trace_plot([{"name": name, "draws": draws} for name, draws in unknowns[:MOST_PLOTS]], is_clear=True)
+    trace = trace_plot([{"name": name, "draws": draws} for name, draws in unknowns[:MOST_TRACES]], is_clear=True)
+    priors = [_parameters_picture(posterior, None)] if has_groups(posterior) else []
     evidence = "" if posterior.log_evidence is None else f"{posterior.log_evidence:.6g}"
     facts = [("Computed", how), ("Verdict", str(posterior.verdict)), ("Log evidence", evidence)]
     return [
@@ -307,7 +318,7 @@ def _diagnostics_sections(posterior: Posterior) -> list[Section]:
             "For those who check: the draws behind the intervals, and how far they can be trusted.",
             facts=[(term, told) for term, told in facts if told],
             tables=[Table(header, rows)],
-            pictures=[Picture(trace, "Traces and ranks of the chains")],
+            pictures=[*priors, Picture(trace, "Traces and ranks of the chains")],
         )
     ]
 

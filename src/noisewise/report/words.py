@@ -82,9 +82,9 @@ def group_lines(release: Release) -> list[str]:
     small = []
     for g, group in enumerate(groups[:MOST_LINES]):
         own, sds = estimate[g * size : (g + 1) * size], spread[g * size : (g + 1) * size]
-        row = [printable(group), *(_with_spread(value, sd) for value, sd in zip(own, sds, strict=True))]
+        row = [printable(group), *(with_spread(value, sd) for value, sd in zip(own, sds, strict=True))]
         means = [_ratio(estimate, spread, one) for one in averages.get(group, [])]
-        row += [FEW if mean is None else _with_spread(*mean) for mean in means]
+        row += [FEW if mean is None else with_spread(*mean) for mean in means]
         if None in means:
             small.append(printable(group))
         rows.append(row)
@@ -130,7 +130,7 @@ def _means_of_present(release: Release) -> list[str]:
     return lines
 
 
-def _with_spread(value: float, sd: float) -> str:
+def with_spread(value: float, sd: float) -> str:
     """A number and its standard deviation, without powers of ten where people do not write them."""
     told = f"{value:.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}"
     return f"{told} ± {f'{sd:.0f}' if 1e3 <= sd < 1e15 else f'{sd:.3g}'}"
