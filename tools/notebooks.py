@@ -1,7 +1,7 @@
 """Run the notebooks in docs/notebooks and keep what they show: no Jupyter is needed.
 
     python tools/notebooks.py           run every notebook and write its outputs into it
-    python tools/notebooks.py --check   run them, and exit 1 where one fails or shows other kinds of things than it holds
+    python tools/notebooks.py --check   run them, and exit 1 where one fails or shows other kinds than it holds
 
 A notebook is plain JSON (nbformat 4). Its code cells run in order, in one namespace and one empty folder; a cell shows
 what it prints and the value of its last expression, as text, as HTML (`_repr_html_`) or as a picture (`_repr_png_`).

@@ -122,7 +122,7 @@ def run(out: Path) -> None:
     regions.save(out / "posterior.npz")
     regions.plot(out / "posterior.png")
     report = out / "report.html"
-    story = Story(regions, overall, choice, (out / "choice.png").read_bytes(), account, truth)
+    story = Story(regions, overall, choice, (out / "choice.png").read_bytes(), account, truth, plans[1])
     with console.status("Writing the report..."):
         write_whole(report, demo_page(story).encode())
     console.print(f"\nThe report is {report}; specs, releases, ledger and posterior are beside it.", markup=False)

@@ -13,6 +13,7 @@ from noisewise.design.choice import Choice
 from noisewise.design.expected import precision
 from noisewise.html import Picture, Section, Table, page
 from noisewise.inference.posterior import Posterior
+from noisewise.planning import Plan
 from noisewise.privacy.guarantee import Guarantee
 from noisewise.report.posterior_page import (
     answer_sentence,
@@ -36,6 +37,7 @@ class Story:
     choice_picture: bytes
     account: tuple[Guarantee, Guarantee | None, Guarantee | None]  # limit, spent, remaining
     truth: Mapping[str, float]
+    plan: Plan  # of the means by region
 
 
 def demo_page(story: Story) -> str:
@@ -98,12 +100,11 @@ def _account_section(story: Story) -> Section:
 
 
 def _price_section(story: Story) -> Section:
-    release = story.overall.releases[0]
-    plan = story.choice.winner
-    bought = precision(plan, story.overall.population, progress=False)
+    bought = precision(story.plan, progress=False)
     text = (
-        f"Before anything was published, the office could see what each price would buy of {release.statistic}. The "
-        "curve shows how wide a 90 % interval to expect, for less privacy (right) and more (left)."
+        f"Before anything was published, the office could see what each price would buy of {story.plan.statistic}. The "
+        "curves show how wide a 90 % interval the noise alone would make: for less privacy further right, for more "
+        "further left."
     )
     picture = Picture(bought.plot(), "Expected half-width of a 90 % interval against epsilon")
     return Section("What more or less privacy would buy", text, pictures=[picture])

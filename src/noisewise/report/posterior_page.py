@@ -150,11 +150,8 @@ def answers_section(posterior: Posterior) -> list[Section]:
         answers = posterior.answers(level=LEVEL)
     except NoisewiseError:  # a model without answers: its parameters stand in the section on sureness
         return []
-    pictures = []
-    if has_groups(posterior) and not posterior.is_point:
-        alt = "The fitted distribution of each group with its band"
-        pictures.append(drawn(posterior, "distribution", alt, "The distribution that was learnt for each group."))
-    return [Section("The answers", tables=answer_tables(answers), ending="\n\n".join(answers.notes), pictures=pictures)]
+    notes = "\n\n".join(answers.notes)
+    return [Section("The answers", tables=answer_tables(answers), ending=notes)]
 
 
 def answer_tables(answers: Answers) -> list[Table]:
