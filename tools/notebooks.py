@@ -70,7 +70,12 @@ def shown_by(source: str, names: dict[str, Any], where: str) -> tuple[str, objec
             value = eval(compile(ast.Expression(last.value), where, "eval"), names)
         elif isinstance(last, ast.Expr):
             exec(compile(ast.Module([last], []), where, "exec"), names)
-    return printed.getvalue(), value
+    return without_folder(printed.getvalue()), value
+
+
+def without_folder(text: str) -> str:
+    """Text without the folder in which it was made."""
+    return text.replace(f"{Path.cwd()}{os.sep}", "")
 
 
 def bundle(value: object) -> dict[str, Any]:
@@ -80,8 +85,8 @@ def bundle(value: object) -> dict[str, Any]:
     if png is not None:
         data["image/png"] = base64.b64encode(png()).decode()
     if html is not None:
-        data["text/html"] = lines(html())
-    data["text/plain"] = lines(repr(value)[:LONGEST])
+        data["text/html"] = lines(without_folder(html()))
+    data["text/plain"] = lines(without_folder(repr(value))[:LONGEST])
     return data
 
 
