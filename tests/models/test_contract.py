@@ -25,6 +25,7 @@ import noisewise as nw
 from noisewise.design.coordinates import coordinate_names
 from noisewise.errors import InvalidArgument, InvalidSpec, NoisewiseError, Unsupported
 from noisewise.graphical.methods import METHODS as GRAPHICAL_METHODS
+from noisewise.grouped.learn import METHODS as GROUPED_METHODS
 from noisewise.inference.methods import Method, Methods, Option
 from noisewise.inference.population_methods import METHODS as POPULATION_METHODS
 from noisewise.inference.verdict import Verdict
@@ -43,6 +44,7 @@ X = nw.column("x")
 SCHEMA = nw.Schema({"x": nw.Bounded(0, 10), "y": nw.Bounded(0, 10)}, n=400, neighbours="change-one")
 TABLE = nw.Schema({"a": nw.Levels(["u", "v"]), "b": nw.Levels(["p", "q"])}, n=900, neighbours="change-one")
 PRICE = nw.PureDP(2)
+BY_LEVEL = nw.Schema({"x": nw.Bounded(0, 10), "a": nw.Levels(["u", "v"])}, n=300, neighbours="change-one")
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,11 @@ class Example:
     refuses: dict[str, str]  # member: what the sentence holds
 
 
+NEAR = nw.NormalCovariates([5.0], 10.0, [[4.0]], 6.0)
+ANSWERS = nw.Schema({"x": nw.Bounded(-10, 20), "y": nw.Levels(["no", "yes"])}, n=400, neighbours="change-one")
+COUNTS = nw.Schema({"x": nw.Bounded(-10, 20), "y": nw.Bounded(0, 8)}, n=400, neighbours="change-one")
+YES = nw.column("y").equals("yes")
+NO_ENGINE = {name: f"Regression has no {name}" for name in ("sample_records", "information_engine")}
 EXAMPLES = {
     "LinearRegression": Example(
         nw.LinearRegression(
@@ -70,6 +77,30 @@ EXAMPLES = {
         nw.plan(nw.Marginals(["a", "b"]), TABLE, guarantee=PRICE),
         {"potentials": [0.0, 0.5, 0.2, -0.3]},
         {"coordinates": "is not computed", "information_engine": "GraphicalModel has no information_engine"},
+    ),
+    "Grouped": Example(
+        nw.Grouped("a", x=nw.Normal(mean=stats.norm(5, 3), sd=2.0), pooled=("mean",), names=["u", "v"]),
+        nw.plan(nw.Mean(X, by="a"), BY_LEVEL, guarantee=PRICE),
+        {"mean": [4.0, 6.0], "share": [0.3, 0.7], "mean.centre": 5.0, "mean.spread": 1.0},
+        {"coordinates": "is not computed", "information_engine": "Grouped has no information_engine"},
+    ),
+    "LogisticRegression": Example(
+        nw.LogisticRegression("x", YES, coefficients=stats.norm(0, 1), covariates=NEAR),
+        nw.plan(nw.Moments(["x"], YES, parts=["xx", "xy"]), ANSWERS, guarantee=PRICE),
+        {"intercept": -1.0, "x": 0.2},
+        NO_ENGINE,
+    ),
+    "ProbitRegression": Example(
+        nw.ProbitRegression("x", YES, coefficients=stats.norm(0, 1), covariates=NEAR),
+        nw.plan(nw.Moments(["x"], YES), ANSWERS, guarantee=PRICE),
+        {"intercept": -1.0, "x": 0.2},
+        NO_ENGINE,
+    ),
+    "PoissonRegression": Example(
+        nw.PoissonRegression("x", "y", coefficients=stats.norm(0, 1), covariates=NEAR),
+        nw.plan(nw.Moments(["x"], "y"), COUNTS, guarantee=PRICE),
+        {"intercept": 0.1, "x": 0.1},
+        NO_ENGINE,
     ),
     "Coin": Example(
         Coin(2.0, 3.0), nw.plan(nw.Count(X.between(0, 5)), SCHEMA, guarantee=PRICE), {"share": 0.4}, {}
@@ -93,7 +124,7 @@ EXAMPLES = {
 EVERY = pytest.mark.parametrize("name", sorted({*MODELS, *EXAMPLES}))
 METHOD_LISTS = {
     "population": POPULATION_METHODS, "regression": REGRESSION_METHODS, "graphical": GRAPHICAL_METHODS,
-    "coin": COIN_METHODS,
+    "coin": COIN_METHODS, "grouped": GROUPED_METHODS,
 }  # fmt: skip
 
 
@@ -286,7 +317,7 @@ def test_a_name_is_registered_once_and_no_file_names_another() -> None:
     for name, text in (("Coin", "other"), ("Other", "coin"), ("Other", "Coin")):
         with pytest.raises(InvalidArgument, match="already"):
             register_model(name, text, lambda: Coin)
-    with pytest.raises(InvalidSpec, match="linear_regression, graphical_model, coin"):
+    with pytest.raises(InvalidSpec, match=r"linear_regression, graphical_model, .*, coin"):
         population_from_spec({"*": "no_such_model(a=1)"})
     for text, words in (("coin(heads=1)", "needs heads and tails"), ("coin(heads=1, tails=2, edge=3)", "no 'edge'")):
         with pytest.raises(InvalidSpec, match=words):

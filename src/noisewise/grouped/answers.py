@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from noisewise.inference.answer_sources import AnswerSource, Drawn
 from noisewise.inference.number_draws import NumberDraws
-from noisewise.inference.population_answers import column_source
+from noisewise.inference.population_answers import law_source
 from noisewise.inference.units import column_units
 from noisewise.types import Theta
 
@@ -26,7 +25,7 @@ def group_sources(model: Grouped, theta: Theta, releases: Sequence[Release]) -> 
     units = column_units(releases)
     sources: list[AnswerSource] = []
     for group, (law, own) in model.laws_by_group(theta).items():
-        sources.append(replace(column_source(law, model.column, own, releases, units), group=group))
+        sources.append(law_source(law, model.column, own, releases, units, group=group))
     if not model.is_by_holder:
         by = ", ".join(model.by)
         shares = np.asarray(theta["share"], float)

@@ -31,6 +31,7 @@ FEW_SIZES, STEPS = 40, 20
 MOST_CELLS = 400_000
 MOST_POINTS = 301
 STEEP = 1.0
+TAILS = 1.7  # by which normal noise is widened to hold Laplace's tails
 SEEN = 32.0  # a cell that a rough law puts so far below the best is not asked for its own
 
 
@@ -178,9 +179,9 @@ def group_table(
 ) -> GroupTable:
     """The table by the laws themselves, in the box that rough laws found, moved and widened where they missed."""
     p = len(lines)
-    search = _Search(terms, None, lines, wide)
-    search.nodes = list(nodes)
     is_slow = any(term.is_slow for term in terms)
+    search = _Search([term.rough(TAILS) if is_slow else term for term in terms], None, lines, wide)
+    search.nodes = list(nodes)
     limits = start_box(lines, wide)
     roomy = tuple(
         (max(low - 0.2 * (high - low), least), min(high + 0.2 * (high - low), most))
@@ -213,7 +214,7 @@ def _table(term: AnyTerm, nodes: SizeSteps, grids: list[Floats]) -> Floats:
     sizes = nodes.sizes(term)
     if not term.is_slow:
         return term.outer(sizes, u).reshape(-1, *shape)
-    table = term.rough().outer(sizes, u).copy()
+    table = term.rough(TAILS).outer(sizes, u).copy()
     likely = table + nodes.log_weight(term)[:, None]
     rows, columns = np.nonzero(likely > likely.max() - SEEN)
     table[rows, columns] = term.each(sizes[rows].astype(float), u[columns])

@@ -21,7 +21,7 @@ from noisewise.populations.cleaned import attach, row_moments
 from noisewise.populations.nodes import kinks_of, record_nodes
 from noisewise.populations.population import AnyPopulation
 from noisewise.schema import Schema
-from noisewise.statistics.feature import Feature
+from noisewise.statistics.feature import Feature, as_feature
 from noisewise.types import Array, Bools, Floats
 
 __all__ = ["Box", "RecordMoments", "shared_moments"]
@@ -96,10 +96,18 @@ class RecordMoments:
         wide = np.abs(spread - covariance)[possible] / (sd[:, :, None] * sd[:, None, :])[possible]
         return float(max(off.max(), wide.max()))
 
-    def nodes(self, u: Array) -> tuple[Floats, Floats]:
-        """The features (K, M, d) of one record at the nodes of its law, and their weights (K, M)."""
+    def nodes(self, u: Array, marks: Sequence[tuple[int, float]] = ()) -> tuple[Floats, Floats]:
+        """The features (K, M, d) of one record at the nodes of its law, and their weights (K, M).
+
+        `marks` are values of features, by number, around which nodes are to be close: where a noise has its cusp.
+        """
         law = attach(self.population, self.schema, [self.column])[self.column]
-        kinks = kinks_of(self.features, self.schema, self.column)
+        own = [value for k, value in marks if self.features[k] == as_feature(self.column)]
+        inside: list[float] = []
+        if own:
+            entry = self.schema.bounded(self.column)
+            inside = [value for value in own if entry.low < value < entry.high]
+        kinks = (*kinks_of(self.features, self.schema, self.column), *inside)
         found = record_nodes(law, self.schema, self.column, self.theta(u), kinks)
         values = [np.broadcast_to(f.value({self.column: found.x}, self.schema), found.x.shape) for f in self.features]
         return np.stack(values, axis=-1), np.broadcast_to(found.weight, found.x.shape)

@@ -98,12 +98,15 @@ class SumLaw:
         with np.errstate(divide="ignore"):
             return np.asarray(1 / precision)
 
-    def rough(self) -> SumLaw:
-        """The same with every noise taken as Gaussian of its variance: for finding the place, never for the answer."""
+    def rough(self, widening: float = 1.0) -> SumLaw:
+        """The same with every noise taken as Gaussian of its variance: for finding the place, never for the answer.
+
+        `widening` multiplies its standard deviation, where tails are to be held that fall as Laplace's do.
+        """
         if self.is_gaussian:
             return self
         normal = [
-            Seen(one.feature, one.value, one.scale * (2**0.5 if one.is_laplace else 1), one.step, False)
+            Seen(one.feature, one.value, one.scale * (2**0.5 * widening if one.is_laplace else 1), one.step, False)
             for one in self.seen
         ]
         return SumLaw(tuple(normal), self.size)
@@ -172,9 +175,16 @@ class SumLaw:
             mean=centre[..., pair],
             covariance=spread[..., pair[:, None], pair],
             scale=[one.scale for one in values],
+            is_quick=True,
         )
 
     # ---- branches of their own ----
+
+    @property
+    def marks(self) -> list[tuple[int, float]]:
+        """Feature values around the published ones, as a cusp or a narrow noise needs nodes there."""
+        reach = (-30.0, -8.0, -3.0, -1.0, 0.0, 1.0, 3.0, 8.0, 30.0)
+        return [(one.feature, one.value + m * one.scale) for one in self.seen for m in reach]
 
     def of_one(self, values: Array, weight: Array) -> Floats:
         """n = 1: the features (K, M, d) of one record at the nodes of its law, with their weights (K, M)."""

@@ -1,8 +1,8 @@
 """What one set of records says of one group: the sizes the group may have, and the law of its sums at each.
 
     log p(published | n, u) = (counts: exact, in the window of sizes) + log p(sums | n, u)
-`SumsTerm` is that of a release by group; `HolderTerm` that of a holder whose releases are of the whole data set, so
-that its size is known and every law of `likelihood` serves.
+`SumsTerm` is that of a release by group; `HolderTerm` that of a holder whose releases are of the whole data set: its
+size is known, and every law of `likelihood` serves.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class AnyTerm(Protocol):
     def window(self) -> SizeWindow: ...
     @property
     def is_slow(self) -> bool: ...
-    def rough(self) -> AnyTerm: ...
+    def rough(self, widening: float = 1.0) -> AnyTerm: ...
     def outer(self, n: Array | Ints, u: Array) -> Floats: ...
     def each(self, n: Array | Ints, u: Array) -> Floats: ...
 
@@ -47,9 +47,9 @@ class SumsTerm:
     def is_slow(self) -> bool:
         return self.law.is_slow
 
-    def rough(self) -> SumsTerm:
+    def rough(self, widening: float = 1.0) -> SumsTerm:
         """A law that is quick and near: for finding the place."""
-        return SumsTerm(self.window, self.law.rough(), self.moments, is_rough=True)
+        return SumsTerm(self.window, self.law.rough(widening), self.moments, is_rough=True)
 
     def outer(self, n: Array | Ints, u: Array) -> Floats:
         """log p(sums | n, u) for all pairs of sizes (N,) and points (K, p): (N, K)."""
@@ -78,7 +78,7 @@ class SumsTerm:
         alone = n == 1
         columns = np.flatnonzero(alone.any(axis=0))
         if columns.size:
-            values, weight = self.moments.nodes(u[columns])
+            values, weight = self.moments.nodes(u[columns], self.law.marks)
             own = self.law.of_one(values, weight)
             found[:, columns] = np.where(alone[:, columns], own, found[:, columns])
         return found
@@ -104,7 +104,7 @@ class HolderTerm:
         whole = SizeWindow(np.array([self.size]), 1, np.zeros(1), np.zeros(1))
         object.__setattr__(self, "window", whole)
 
-    def rough(self) -> HolderTerm:
+    def rough(self, widening: float = 1.0) -> HolderTerm:
         return self
 
     def outer(self, n: Array | Ints, u: Array) -> Floats:

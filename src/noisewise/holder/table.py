@@ -33,8 +33,9 @@ from noisewise.holder.expressions import double as double
 from noisewise.holder.expressions import indicator as indicator
 from noisewise.holder.expressions import settled as settled
 from noisewise.holder.expressions import totalled as totalled
+from noisewise.holder.fields import parse
 from noisewise.holder.fingerprint import hash_sums, unit
-from noisewise.holder.reader import Reader, parse
+from noisewise.holder.reader import Reader
 from noisewise.holder.sources import FAULTS_OF_LINES, KEY, ORDER, POSITION, Source, named, open_source
 from noisewise.schema import Schema
 from noisewise.statistics.feature import sum_in_order

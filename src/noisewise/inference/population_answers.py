@@ -25,7 +25,7 @@ from noisewise.schema import Schema
 from noisewise.statistics.feature import Feature, as_feature
 from noisewise.types import Floats, Theta
 
-__all__ = ["column_source", "parameter_units", "population_sources"]
+__all__ = ["law_source", "parameter_units", "population_sources"]
 
 TOLD = 0.01  # share beyond the bounds from which the mean of records as they were summed is told beside the law's own
 FEW_ROWS = 24  # draws at which a law is asked whose moments are integrated one by one
@@ -39,7 +39,7 @@ def population_sources(
     if any(_is_slow(population, column) for column in columns):
         chosen = np.unique(np.linspace(0, rows_of(theta) - 1, min(FEW_ROWS, rows_of(theta))).round().astype(int))
         theta = {name: np.asarray(value)[chosen] for name, value in theta.items()}
-    sources: list[AnswerSource] = [column_source(population, column, theta, releases, units) for column in columns]
+    sources: list[AnswerSource] = [law_source(population, column, theta, releases, units) for column in columns]
     if len(columns) > 1 and releases:
         sources.append(RecordDraws(population, theta, tuple(releases)))
     return tuple(sources)
@@ -72,10 +72,16 @@ def _is_slow(population: AnyPopulation, column: str) -> bool:
     return bool(shapes) and not is_closed
 
 
-def column_source(
-    population: AnyPopulation, column: str, theta: Theta, releases: Sequence[Release], units: ColumnUnits
+def law_source(
+    population: AnyPopulation,
+    column: str,
+    theta: Theta,
+    releases: Sequence[Release],
+    units: ColumnUnits,
+    *,
+    group: str = "",
 ) -> LawDraws:
-    """The law of one column at rows of theta, with what its releases say of units, levels and bounds."""
+    """The law of one column (in one group) at rows of the population's parameters."""
     schema = next((release.schema for release in releases if column in release.schema.columns), None)
     law = population.marginal(column)
     return LawDraws(
@@ -84,6 +90,7 @@ def column_source(
         theta=population.theta_of(column, theta),
         rows=rows_of(theta),
         unit=units.of(column),
+        group=group,
         levels=_levels(law.distribution.name, column, schema, law.values(population.theta_of(column, theta))),
         recorded=None if schema is None else _recorded(population, column, theta, schema),
         share=None if schema is None else lambda condition: _chance(population, schema, condition, theta),

@@ -277,11 +277,36 @@ def LocationScale(base: Any, **parameters: object) -> Population:
     return Population(FromScipy(base, only_location_scale=True), **parameters)
 
 
+def is_presence(column: str) -> bool:
+    """Whether a column says that the values of others are present: `present(income)` (see `presence.py`)."""
+    return column.startswith("present(") and column.endswith(")")
+
+
+def _unknown_names(columns: Mapping[str, Population]) -> dict[str, tuple[str, str]]:
+    """Each unknown by name, with its column and parameter: column.parameter, as a rule.
+
+    A share present is called `present`, or `present[income]` among several; beside shares alone a column's parameters
+    keep their plain names, as they have without them.
+    """
+    shares = [column for column in columns if is_presence(column)]
+    is_plain = bool(shares) and len(columns) - len(shares) == 1
+    found = {}
+    for column, population in columns.items():
+        for name in population.free:
+            if column in shares:
+                told = "present" if len(shares) == 1 else f"present[{column[len('present(') : -1]}]"
+            else:
+                told = name if is_plain else f"{column}.{name}"
+            found[told] = (column, name)
+    return found
+
+
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class Joint:
     """Several columns, independent of each other given the parameters; a parameter is named column.parameter."""
 
     columns: Mapping[str, Population]
+    _unknowns: Mapping[str, tuple[str, str]]
 
     def __init__(self, /, **columns: Population) -> None:
         if not columns:
@@ -293,15 +318,15 @@ class Joint:
                 raise InvalidArgument(f"{name} must be a population such as Normal(...), not {population!r:.60}.",
                                       argument=name)  # fmt: skip
         object.__setattr__(self, "columns", dict(columns))
+        object.__setattr__(self, "_unknowns", _unknown_names(columns))
 
     @property
     def free(self) -> tuple[str, ...]:
-        return tuple(f"{column}.{name}" for column, population in self.columns.items() for name in population.free)
+        return tuple(self._unknowns)
 
     @property
     def supports(self) -> Mapping[str, Support]:
-        return {f"{column}.{name}": support for column, population in self.columns.items()
-                for name, support in population.supports.items()}  # fmt: skip
+        return {told: self.columns[column].supports[name] for told, (column, name) in self._unknowns.items()}
 
     def __repr__(self) -> str:
         return f"Joint({', '.join(f'{name}={law!r}' for name, law in self.columns.items())})"
@@ -311,23 +336,27 @@ class Joint:
 
     def of_columns(self, names: Collection[str]) -> Joint:
         """Some of the columns, with their parameters and priors: independent of the others in either."""
-        return Joint(**{name: law for name, law in self.columns.items() if name in names})
+        some = Joint(**{name: law for name, law in self.columns.items() if name in names})
+        kept = {told: own for told, own in self._unknowns.items() if own[0] in names}
+        object.__setattr__(some, "_unknowns", kept)
+        return some
 
     def theta_of(self, column: str, theta: Theta) -> Theta:
         """The parameters of one column."""
-        return {name: theta[f"{column}.{name}"] for name in self.columns[column].free}
+        return {name: theta[told] for told, (own, name) in self._unknowns.items() if own == column}
 
     @property
     def independent_priors(self) -> Mapping[str, Any] | None:
         found: dict[str, Any] = {}
-        for column, population in self.columns.items():
-            if population.independent_priors is None:
+        for told, (column, name) in self._unknowns.items():
+            priors = self.columns[column].independent_priors
+            if priors is None:
                 return None
-            found |= {f"{column}.{name}": prior for name, prior in population.independent_priors.items()}
+            found[told] = priors[name]
         return found
 
     def prior_of(self, name: str) -> Any:
-        column, _, parameter = name.partition(".")
+        column, parameter = self._unknowns.get(name, ("", ""))
         return self.columns[column].prior_of(parameter) if column in self.columns else None
 
     def log_prior(self, theta: Theta) -> Array:
@@ -335,11 +364,8 @@ class Joint:
         return np.asarray(np.sum([np.zeros(rows_of(theta)), *parts], axis=0))
 
     def sample_prior(self, rng: np.random.Generator, count: int) -> dict[str, Array]:
-        drawn = {}
-        for column, population in self.columns.items():
-            for name, value in population.sample_prior(rng, count).items():
-                drawn[f"{column}.{name}"] = value
-        return drawn
+        drawn = {column: population.sample_prior(rng, count) for column, population in self.columns.items()}
+        return {told: drawn[column][name] for told, (column, name) in self._unknowns.items()}
 
     def sample(self, rng: np.random.Generator, n: int, theta: Theta) -> dict[str, Array]:
         """n records for each row of theta, by column."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
-from noisewise.joining import joined, listed_releases
+from noisewise.joining import joined, listed_releases, refuse_left_out
 from noisewise.laws import additive_law, normal_mixture
 from noisewise.regression.configurations import Configurations, has_conditions
 from noisewise.regression.problem import Eigenvalue, Floats, Holder
@@ -64,6 +64,7 @@ def observe(
 def regression_releases(releases: object) -> tuple[Release, ...]:
     """One release or several, each of Moments or of SmallestEigenvalue."""
     given = listed_releases(releases)
+    refuse_left_out(given, "a regression")
     for release in given:
         if not isinstance(release.statistic, Moments | SmallestEigenvalue):
             raise Unsupported(

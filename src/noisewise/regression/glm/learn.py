@@ -11,7 +11,7 @@ from noisewise.errors import Unsupported
 from noisewise.inference.methods import AUTO, Found, Method, Methods
 from noisewise.inference.settings import Settings
 from noisewise.inference.verdict import Verdict
-from noisewise.regression.configurations import Configurations
+from noisewise.regression.glm.covariates import working_law
 from noisewise.regression.glm.fitness import clamped_share, skewness
 from noisewise.regression.glm.problem import (
     GlmProblem,
@@ -22,12 +22,12 @@ from noisewise.regression.glm.problem import (
 )
 from noisewise.regression.glm.responses import check_response, largest_count, response_cap, undeclared
 from noisewise.regression.glm.sampler import CHAINS, WEIGHTS, GlmFit, sample
-from noisewise.regression.glm.words import law_in_words, law_of_covariates, unseen_parts
-from noisewise.regression.location import location_model, natural_draws
+from noisewise.regression.glm.words import assumptions, law_in_words
+from noisewise.regression.location import natural_draws
 from noisewise.regression.methods import SKEWNESS_LIMIT
-from noisewise.regression.observed import Observed, likely_numbers
+from noisewise.regression.observed import Observed
 from noisewise.regression.priors import INTERCEPT, LEARNED, coefficient_moments
-from noisewise.regression.problem import Holder, LocationX
+from noisewise.regression.problem import Holder
 from noisewise.regression.units import Units
 from noisewise.regression.words import collinear_caution
 from noisewise.types import Floats
@@ -58,7 +58,7 @@ def learn(model: MomentsGlm, observed: Observed, settings: Settings) -> Found:
     )
     verdict = Verdict(
         fit.evidence,
-        notes=(law_of_covariates(problem), *_notes(model, problem, fit)),
+        notes=(*assumptions(model, problem), *undeclared(model.link, model.response), *fit.notes),
         warnings=(*observed.warnings, *collinear_caution(model, observed), *_warnings(settings.seed, problem, fit)),
     )
     return Found(
@@ -88,7 +88,14 @@ def problem_of(model: MomentsGlm, observed: Observed) -> GlmProblem:
         link=model.link,
         cap=largest_count(caps),
     )
-    return GlmProblem(model.link, tuple(holders), tuple(caps), prior, _covariates(model, made, observed), units)
+    return GlmProblem(
+        model.link,
+        tuple(holders),
+        tuple(caps),
+        prior,
+        working_law(model.covariates, made, observed, intercept=model.intercept),
+        units,
+    )
 
 
 def check_rows(model: MomentsGlm, observed: Observed) -> None:
@@ -118,22 +125,6 @@ def _natural_high(holder: Holder) -> float:
     return float((holder.high[-1] - holder.map[-1, 0]) / holder.map[-1, -1])
 
 
-def _covariates(model: MomentsGlm, made: Configurations, observed: Observed) -> LocationX:
-    """The law of the features in working units, with its priors."""
-    centre, factor = observed.units.centre[:-1], observed.units.factor[:-1]
-    if model.covariates is None:
-        return location_model(made, centre=centre, factor=factor, likely=likely_numbers(made, observed))
-    location, scale = model.covariates.sized(len(model.features))
-    spread = np.sqrt(np.diag(scale))
-    x = location_model(made, centre=centre, factor=factor, likely=(location, spread))
-    return replace(
-        x,
-        contrast=np.full((1, 1), model.covariates.strength**-0.5),
-        scale=scale / np.outer(spread, spread),
-        degrees=model.covariates.degrees,
-    )
-
-
 def columns_draws(model: MomentsGlm, observed: Observed, problem: GlmProblem, fit: GlmFit) -> dict[str, Floats]:
     """The draws by name, in the units of the columns."""
     units = observed.units
@@ -158,12 +149,4 @@ def _warnings(seed: int, problem: GlmProblem, fit: GlmFit) -> list[str]:
             f"The noisy sums are taken to be normal and are not (skewness {skew:.2g}): with so few rows, or so few of "
             "a kind, and so little noise intervals may be too narrow."
         )
-    return said
-
-
-def _notes(model: MomentsGlm, problem: GlmProblem, fit: GlmFit) -> list[str]:
-    """What was assumed beside the law of the covariates."""
-    said = [*undeclared(model.link, model.response), *unseen_parts(problem), *fit.notes]
-    if any(holder.eigenvalue is not None for holder in problem.holders):
-        said.append("The smallest eigenvalue is not used.")
     return said

@@ -25,7 +25,7 @@ from noisewise.types import Floats
 LOGISTIC, PROBIT, POISSON = 0, 1, 2
 ORDER = 5  # powers 0..4
 REACH, WIDEST_STEP, MOST_NODES = 8.0, 0.4, 400  # nodes on each side of 0
-STRIPS = np.array([0.75, 0.75, 0.4])  # h sigma at most, by link
+STRIPS = np.array([0.75, 0.75, 0.3])  # h sigma at most, by link
 ROOT_2 = math.sqrt(2.0)
 ROOT_2_PI = math.sqrt(2.0 * math.pi)
 NEGLIGIBLE = 1e-20  # a Poisson probability beside the largest

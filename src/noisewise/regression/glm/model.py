@@ -21,6 +21,7 @@ from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.models.base import ModelBase
 from noisewise.populations.parameters import REAL, Supports, Theta
 from noisewise.regression.configurations import Configurations, has_conditions
+from noisewise.regression.glm.given_rows import GivenRows
 from noisewise.regression.glm.links import LOGIT_LINK, POISSON_LINK, PROBIT_LINK, Link
 from noisewise.regression.location import CONFIGURATION_SHARE, NUMBER_COVARIANCE, NUMBER_MEAN
 from noisewise.regression.model import RESERVED, read_response
@@ -60,7 +61,7 @@ class MomentsGlm(ModelBase):
     response: Feature
     intercept: bool
     coefficients: object
-    covariates: NormalCovariates | None
+    covariates: NormalCovariates | GivenRows | None
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class MomentsGlm(ModelBase):
         *,
         intercept: bool = True,
         coefficients: object = None,
-        covariates: NormalCovariates | None = None,
+        covariates: NormalCovariates | GivenRows | None = None,
     ) -> None:
         kind = type(self).__name__
         x = read_features(several(features, kind), kind)
@@ -86,20 +87,20 @@ class MomentsGlm(ModelBase):
     def _check_covariates(self) -> None:
         if self.covariates is None:
             return
-        if not isinstance(self.covariates, NormalCovariates):
+        if not isinstance(self.covariates, NormalCovariates | GivenRows):
             raise InvalidArgument(
-                f"covariates = {self.covariates!r:.60}: give NormalCovariates(...) or nothing. Moments of a public "
-                f"sample, or released ones, will not do for a {self.link.name} regression: how often the response "
-                "occurs depends on the whole law of the features, not on their moments.",
+                f"covariates = {self.covariates!r:.60}: give NormalCovariates(...), GivenRows(...) or nothing. Moments "
+                f"of a public sample, or released ones, will not do for a {self.link.name} regression: how often the "
+                "response occurs depends on the whole law of the features, not on their moments.",
                 argument="covariates",
             )
-        if self.conditions:
+        self.covariates.sized(len(self.features))
+        if self.conditions and self.covariates.is_normal:
             raise InvalidArgument(
                 f"NormalCovariates says that every feature is normal, but {self.conditions[0]} holds a yes/no "
                 "condition and never is. Leave out covariates=, and its share is learnt.",
                 argument="covariates",
             )
-        self.covariates.sized(len(self.features))
 
     # ---- what it is ----
 
@@ -128,10 +129,9 @@ class MomentsGlm(ModelBase):
 
     def configurations(self, schemas: Sequence[Schema]) -> Configurations:
         """The combinations of yes/no features, and what each feature is within them."""
-        if self.covariates is None:
-            return Configurations.of(self.features, schemas)
-        d = len(self.features)
-        return Configurations((), np.zeros((1, 0)), self.features, np.zeros((1, d)), np.eye(d)[None])
+        from noisewise.regression.glm.covariates import combinations
+
+        return combinations(self.covariates, self.features, schemas)
 
     # ---- learning ----
 
@@ -169,7 +169,7 @@ class MomentsGlm(ModelBase):
         """Rows of parameters from numbers by name: the coefficients, and the features' law.
 
         That law is configuration_share (C,), number_mean (C, k) and number_covariance (k, k), for C combinations of
-        yes/no features and k numbers; with NormalCovariates it may be left out, and is the one expected by it.
+        yes/no features and k numbers; with covariates= it may be left out, and is the one expected by it.
         """
         from noisewise.regression.glm.prior_draws import theta_at
 
@@ -271,7 +271,8 @@ class LogisticRegression(MomentsGlm):
     coefficients : `stats.norm` for all, a mapping or list of them, `stats.multivariate_normal`, or "learned"; by
         default N(0, (2.5/s)^2) for the log odds ratio of one unit, s the likely sd of a number by public numbers (1 for
         a yes/no feature), and N(0, 2.5^2) for the log odds where features are likely to lie.
-    covariates : `NormalCovariates`, or nothing: yes/no features as such, numbers normal within their combinations.
+    covariates : `NormalCovariates`, `GivenRows`, or nothing: yes/no features as such, numbers normal within their
+        combinations.
 
     Examples
     --------
@@ -308,7 +309,7 @@ class PoissonRegression(MomentsGlm):
     intercept : whether there is one; default True.
     coefficients : as of `LogisticRegression`; by default N(0, (1.5/s)^2), and N(log(B/4), 1.5^2) for the log rate where
         features are likely to lie.
-    covariates : `NormalCovariates`, or nothing.
+    covariates : as of `LogisticRegression`.
 
     Examples
     --------

@@ -10,11 +10,12 @@ import numpy as np
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import integer
 from noisewise.populations.parameters import Theta, rows_of
+from noisewise.regression.glm.covariates import expected_law, prior_law
 from noisewise.regression.glm.responses import check_response, response_cap
 from noisewise.regression.glm.rows import GlmRows, covariate_arrays
 from noisewise.regression.location import CONFIGURATION_SHARE, NUMBER_COVARIANCE, NUMBER_MEAN
 from noisewise.regression.priors import INTERCEPT, coefficient_moments
-from noisewise.regression.replicate import DEFAULTS, inverse_wishart
+from noisewise.regression.replicate import DEFAULTS
 from noisewise.regression.subject import Place
 from noisewise.types import Floats
 
@@ -27,18 +28,12 @@ LAW = (CONFIGURATION_SHARE, NUMBER_MEAN, NUMBER_COVARIANCE)
 def sample_prior(model: MomentsGlm, rng: np.random.Generator, count: int) -> dict[str, Floats]:
     """`count` draws of the coefficients and of the features' law."""
     count = integer(count, "count", minimum=0, maximum=10**8)
-    given, x = coefficient_moments(model.coefficients, model.names), model.covariates
+    given = coefficient_moments(model.coefficients, model.names)
     if given is None:
         raise InvalidArgument(f"{DEFAULTS}coefficients=.", argument="coefficients")
-    if x is None:
-        raise InvalidArgument(f"{DEFAULTS}covariates=NormalCovariates(...).", argument="covariates")
     beta = given[0] + rng.standard_normal((count, len(given[0]))) @ np.linalg.cholesky(given[1]).T
-    location, scale = x.sized(len(model.features))
-    covariance = inverse_wishart(rng, scale, x.degrees, count)
-    z = rng.standard_normal((count, len(location))) / np.sqrt(x.strength)
-    mean = location + np.einsum("kij,kj->ki", np.linalg.cholesky(covariance), z)
     theta = {name: beta[:, k] for k, name in enumerate(model.names)}
-    return theta | {CONFIGURATION_SHARE: np.ones((count, 1)), NUMBER_MEAN: mean[:, None], NUMBER_COVARIANCE: covariance}
+    return theta | prior_law(model.covariates, rng, len(model.features), count)
 
 
 def theta_at(model: MomentsGlm, at: object) -> dict[str, Floats]:
@@ -51,7 +46,9 @@ def theta_at(model: MomentsGlm, at: object) -> dict[str, Floats]:
     count = rows_of(theta)
     if any(value.shape != (count,) for value in theta.values()):
         raise InvalidArgument("at= lists different numbers of values for its parameters.", argument="at")
-    law = _expected(model) | {name: _numbers(at, name, None) for name in LAW if name in at}
+    law = expected_law(model.covariates, len(model.features)) | {
+        name: _numbers(at, name, None) for name in LAW if name in at
+    }
     if NUMBER_MEAN in law and law[NUMBER_MEAN].ndim == 1:
         law[NUMBER_MEAN] = law[NUMBER_MEAN][None]
     share = law.get(CONFIGURATION_SHARE, np.ones(1))
@@ -61,15 +58,6 @@ def theta_at(model: MomentsGlm, at: object) -> dict[str, Floats]:
         raise InvalidArgument("Variances must be positive.", argument="at")
     law[CONFIGURATION_SHARE] = share
     return theta | {name: np.array(np.broadcast_to(value, (count, *value.shape))) for name, value in law.items()}
-
-
-def _expected(model: MomentsGlm) -> dict[str, Floats]:
-    """The law that NormalCovariates expects."""
-    if model.covariates is None:
-        return {}
-    d = len(model.features)
-    location, scale = model.covariates.sized(d)
-    return {NUMBER_MEAN: location, NUMBER_COVARIANCE: scale / max(model.covariates.degrees - d - 1, 1.0)}
 
 
 def _numbers(at: Mapping[str, object], name: str, most: int | None) -> Floats:
@@ -95,7 +83,7 @@ def rows_at(model: MomentsGlm, place: Place, theta: Theta) -> GlmRows:
     if missing := [name for name in needed if name not in theta]:
         raise InvalidArgument(
             f"These parameters say nothing of the features' law, without which no rows can be simulated: give "
-            f"{', '.join(missing)}, or a model with covariates=NormalCovariates(...).",
+            f"{', '.join(missing)}, or a model with covariates=.",
             argument="at",
         )
     slopes = np.stack([np.asarray(theta[str(feature)], float) for feature in model.features], axis=1)

@@ -141,7 +141,10 @@ def write_moments(
                 total += mapping[a, 1 + i] * inner
             own.spread[a, b] = own.spread[b, a] = total
             own.square[a, b] = own.square[b, a] = _square(own.rows[a], own.rows[b], own.moment)
-    normal_covariance_at(own.spread, own.square, pairs, size, fourth)
+    if len(own.unit):
+        normal_covariance_at(own.spread, own.square, pairs, size, fourth)
+    else:  # no numbers: nothing is left beside (t, y)
+        fourth.fill(0.0)
     for r in range(size):
         _coefficients(own.rows[pairs[r, 0]], own.rows[pairs[r, 1]], own.products[r])
         own.first[r] = 0.0
@@ -214,7 +217,7 @@ def pull_moments(
         a, b = pairs[r, 0], pairs[r, 1]
         own.pull_spread[a, b] += pull[r]
         _pull_coefficients(own.pull_products[r], own.rows[a], own.rows[b], own.pull_rows[a], own.pull_rows[b])
-        for q in range(r + 1):
+        for q in range(r + 1 if len(own.unit) else 0):
             c, d = pairs[q, 0], pairs[q, 1]
             h = (0.5 if r == q else 1.0) * grip[r, q]
             ac, bd, ad, bc = own.spread[a, c], own.spread[b, d], own.spread[a, d], own.spread[b, c]

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from noisewise.regression.glm import covariates
 from noisewise.regression.glm.problem import GlmProblem
 
 if TYPE_CHECKING:
     from noisewise.regression.glm.model import MomentsGlm
 
+__all__ = ["assumptions", "law_in_words"]
+
 
 def law_in_words(model: MomentsGlm, problem: GlmProblem) -> str:
     """Holders, response, covariates and priors: one sentence without its full stop."""
-    holders, x = len(problem.holders), problem.covariates
+    holders = len(problem.holders)
     rows = sum(holder.n for holder in problem.holders)
     parts = [f"noisy moments of {rows} rows from {holders} holder{'s' if holders > 1 else ''}"]
     if problem.link.is_count:
@@ -21,11 +24,7 @@ def law_in_words(model: MomentsGlm, problem: GlmProblem) -> str:
         parts.append(f"Poisson counts {kept} {' or '.join(caps)}")
     else:
         parts.append(f"{problem.link.name} response")
-    if x.configurations > 1:
-        numbers = ", numbers normal within each" if x.numbers else ""
-        parts.append(f"{x.configurations} combinations of yes/no features{numbers}, with weak priors")
-    else:
-        parts.append(f"normal covariates{' with a weak prior from public numbers' if model.covariates is None else ''}")
+    parts.append(covariates.law_in_words(model.covariates, problem.covariates, problem.link.name)[0])
     if problem.prior.is_learned:
         parts.append("coefficients with a common, learned prior scale")
     elif model.coefficients is None:
@@ -34,27 +33,20 @@ def law_in_words(model: MomentsGlm, problem: GlmProblem) -> str:
     return ", ".join(parts)
 
 
-def law_of_covariates(problem: GlmProblem) -> str:
-    """Which law of the features was used, and what it cannot test."""
-    x, name = problem.covariates, problem.link.name
-    if not x.numbers:
-        return f"Features are yes/no: the shares of {x.configurations} combinations are learnt with the coefficients."
-    what = "Numbers among the features are" if x.configurations > 1 else "Covariates are"
-    within = f" within each of {x.configurations} combinations of yes/no features" if x.configurations > 1 else ""
-    return (
-        f"{what} taken to be normal{within}. Moments alone cannot test that, and a {name} regression leans on it: "
-        "where they are skew, or end at their bounds, intervals are too narrow. The logarithm of a skew number may be "
-        "near normal, and can be a feature."
-    )
-
-
-def unseen_parts(problem: GlmProblem) -> list[str]:
-    """What is to be said where no holder released X'X, X'y or y'y."""
+def assumptions(model: MomentsGlm, problem: GlmProblem) -> list[str]:
+    """Which law of the features was used and what it cannot test; which parts nobody released."""
+    said = [covariates.law_in_words(model.covariates, problem.covariates, problem.link.name)[1]]
+    if not model.intercept and model.covariates is None and problem.covariates.numbers:
+        said.append(
+            "Without the sums of an intercept nothing tells where numbers lie: near the release's centre, by "
+            "assumption."
+        )
     last = problem.d + 1
     seen = {count for holder in problem.holders for count in (holder.pairs == last).sum(axis=1).tolist()}
-    said = []
     if 1 not in seen:
         said.append("X'y was not released: the coefficients are not identified and follow their prior.")
     if 0 not in seen:
         said.append("X'X was not released: the coefficients are no better known than the spread of the covariates.")
+    if any(holder.eigenvalue is not None for holder in problem.holders):
+        said.append("The smallest eigenvalue is not used.")
     return said
