@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 N, SEED = 4000, 2026
 MARK = "written-by-noisewise-demo.txt"
-REGIONS = {"north": (0.4, 1.1), "south": (0.3, 1.0), "east": (0.2, 0.9), "west": (0.1, 0.8)}  # share, relative income
+REGIONS = {"north": (0.4, 1.2), "south": (0.3, 1.0), "east": (0.2, 0.8), "west": (0.1, 0.6)}  # share, relative income
 SCHEMA = """\
 # What everyone may know about the records; bounds are declared, never read from the data.
 [schema]

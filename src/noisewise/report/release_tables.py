@@ -8,8 +8,8 @@ import numpy as np
 
 from noisewise.html import Section, Table
 from noisewise.release import Release
-from noisewise.report.published import group_means, noise_sds
-from noisewise.report.words import SIMULATED, release_facts, with_spread
+from noisewise.report.published import group_means
+from noisewise.report.words import SIMULATED, noise_sds, release_facts, with_spread
 from noisewise.statistics.units import component_units
 
 __all__ = ["guarantee_sentence", "release_sections", "release_table"]

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from noisewise.laws import Form, additive_law
 from noisewise.printable import printable
 from noisewise.release import Release
 from noisewise.statistics.presence import left_out_of
 from noisewise.statistics.protocol import Average
 from noisewise.statistics.units import component_units, feature_unit
+from noisewise.types import Floats
 
 MOST_LINES = 40
 CLAMPING, LEFT_OUT = "Clamping", "Left out"  # facts that are whole sentences
@@ -134,6 +137,13 @@ def with_spread(value: float, sd: float) -> str:
     """A number and its standard deviation, without powers of ten where people do not write them."""
     told = f"{value:.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}"
     return f"{told} ± {f'{sd:.0f}' if 1e3 <= sd < 1e15 else f'{sd:.3g}'}"
+
+
+def noise_sds(release: Release) -> Floats:
+    """The standard deviation of the noise on each published number; NaN where its scale is secret or has none."""
+    if release.law.form is not Form.NUMBER:
+        return np.full(len(release.value), math.nan)
+    return np.asarray(additive_law(release.law).sd, float) / release.divisor
 
 
 def _spreads(release: Release) -> Sequence[str]:
