@@ -23,7 +23,8 @@ NORMAL = nw.Normal(mean=stats.norm(50, 50), sd=stats.halfnorm(scale=50))
 
 def main() -> None:
     truth = {"shape": 3.0, "rate": 1 / 17}
-    moments = nw.plan(nw.Mean(X.clip(0, 120), X.clip(0, 120) ** 2), SCHEMA, guarantee=nw.PureDP(1))
+    bare = nw.Schema({"income": nw.Bounded(0, 250)}, n=4000, neighbours="change-one")  # as the README's has no unit
+    moments = nw.plan(nw.Mean(X.clip(0, 120), X.clip(0, 120) ** 2), bare, guarantee=nw.PureDP(1))
     one = nw.infer(nw.simulate(moments, GAMMA, at=truth, seed=1), NORMAL, seed=1, progress=False)
     one.plot(IMAGES / "income.png")
 
