@@ -1,7 +1,7 @@
 """Run the notebooks in docs/notebooks and keep what they show: no Jupyter is needed.
 
     python tools/notebooks.py           run every notebook and write its outputs into it
-    python tools/notebooks.py --check   run them, and exit 1 where one fails or shows other kinds of things than it holds
+    python tools/notebooks.py --check   run them, and exit 1 where one fails or shows other kinds than it holds
 
 A notebook is plain JSON (nbformat 4). Its code cells run in order, in one namespace and one empty folder; a cell shows
 what it prints and the value of its last expression, as text, as HTML (`_repr_html_`) or as a picture (`_repr_png_`).
@@ -70,7 +70,12 @@ def shown_by(source: str, names: dict[str, Any], where: str) -> tuple[str, objec
             value = eval(compile(ast.Expression(last.value), where, "eval"), names)
         elif isinstance(last, ast.Expr):
             exec(compile(ast.Module([last], []), where, "exec"), names)
-    return printed.getvalue(), value
+    return without_folder(printed.getvalue()), value
+
+
+def without_folder(text: str) -> str:
+    """Text without the folder in which it was made."""
+    return text.replace(f"{Path.cwd()}{os.sep}", "")
 
 
 def bundle(value: object) -> dict[str, Any]:
@@ -80,8 +85,8 @@ def bundle(value: object) -> dict[str, Any]:
     if png is not None:
         data["image/png"] = base64.b64encode(png()).decode()
     if html is not None:
-        data["text/html"] = lines(html())
-    data["text/plain"] = lines(repr(value)[:LONGEST])
+        data["text/html"] = lines(without_folder(html()))
+    data["text/plain"] = lines(without_folder(repr(value))[:LONGEST])
     return data
 
 

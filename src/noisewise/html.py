@@ -22,7 +22,7 @@ __all__ = ["MOST_SHOWN", "Picture", "Section", "Table", "escape", "page", "piece
 
 CSS_PIXELS = 96 / 150  # a PNG's pixels at 150 to the inch, in those of a style sheet
 MOST_SHOWN = 40  # rows of what a value shows of itself in a notebook
-FEW_COLUMNS = 3  # that fit on a telephone side by side
+FEW_COLUMNS, FEW_LETTERS = 3, 36  # that fit on a telephone side by side
 NUMBER = re.compile(r"[-+−]?\d[\d.,]*(e[-+]?\d+)?( ?%)?|[-–]|")
 
 STYLE = """
@@ -50,8 +50,9 @@ dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
 @media (max-width: 600px) {
   body { font-size: 16px; margin-top: 1rem; } h1 { font-size: 1.45rem; } h2 { font-size: 1.15rem; }
   dl { display: block; } dd { margin-bottom: .5rem; }
-  table { width: 100%; } th, td { padding-right: .6rem; overflow-wrap: anywhere; } td.number { white-space: normal; }
-  table.wide, table.wide tbody, table.wide tr, table.wide td { display: block; }
+  table { width: 100%; } th, td { padding-right: .6rem; overflow-wrap: anywhere; }
+  td.number, th.number { white-space: normal; }
+  table.wide, table.wide caption, table.wide tbody, table.wide tr, table.wide td { display: block; }
   table.wide thead { display: none; } table.wide tr { border-bottom: 1px solid var(--line); padding: .5rem 0; }
   table.wide td, table.wide td.number { border: 0; padding: .05rem 0; text-align: left; }
   table.wide td::before { content: attr(data-label); color: var(--soft); margin-right: .5rem; }
@@ -124,7 +125,8 @@ class Table:
             for row in self.rows
         )
         caption = f"<caption>{escape(self.caption)}</caption>" if self.caption else ""
-        wide = ' class="wide"' if len(columns) > FEW_COLUMNS else ""
+        letters = sum(max(map(len, column)) for column in zip(names, *self.rows, strict=False)) if self.rows else 0
+        wide = ' class="wide"' if len(columns) > FEW_COLUMNS or letters > FEW_LETTERS else ""
         return f"<table{wide}>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 

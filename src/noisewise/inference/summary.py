@@ -145,7 +145,7 @@ def plot_data(posterior: Posterior, level: float = 0.9) -> list[dict[str, Any]]:
             "interval": (float(low), float(high)),
             "level": level,
         }
-        support = model.supports.get(label.split("[")[0])
+        support = model.supports.get(label, model.supports.get(label.split("[")[0]))
         if support is not None:
             one["support"] = (support.low, support.high)
         prior = model.prior_of(label)

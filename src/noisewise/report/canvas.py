@@ -48,6 +48,9 @@ class Png(bytes):
         width, height = (int.from_bytes(self[start : start + 4], "big") for start in (16, 20))
         return f"<PNG of {width} x {height} pixels>"
 
+    def __str__(self) -> str:
+        return repr(self)
+
 
 def plain(text: object, most: int = 200) -> str:
     """A name as it is written: no formula, one line, and shortened in its middle beyond `most` characters."""

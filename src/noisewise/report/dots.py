@@ -152,7 +152,7 @@ def _sheet(rows: Sequence[Row], width: float) -> tuple[Figure, Axes]:
     if not is_dense:
         axes.grid(axis="y", color=GREY, alpha=0.12, linewidth=0.7)
     axes.set_axisbelow(True)
-    axes.xaxis.set_major_locator(MaxNLocator(4 if width <= NARROW else 9))
+    axes.xaxis.set_major_locator(MaxNLocator(5 if width <= NARROW else 9))
     tidy(axes)
     axes.spines["left"].set_visible(False)
     return figure, axes

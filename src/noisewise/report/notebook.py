@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from noisewise.errors import NoisewiseError
 from noisewise.html import Section, Table, pieces
-from noisewise.report.posterior_page import answer_sentence, answer_table
+from noisewise.report.posterior_page import answer_sentence, answer_tables
 
 if TYPE_CHECKING:
     from noisewise.inference.posterior import Posterior
@@ -23,7 +23,7 @@ def posterior_html(posterior: Posterior) -> str:
     cautions = " ".join(posterior.verdict.warnings)
     facts = [("Take care", cautions)] if cautions else []
     facts += [("Verdict", str(posterior.verdict)), ("Computed", posterior.because)]
-    return pieces(Section(answer_sentence(posterior), facts=facts, tables=[_table(posterior)]))
+    return pieces(Section(answer_sentence(posterior), facts=facts, tables=_tables(posterior)))
 
 
 def survey_html(survey: Survey) -> str:
@@ -38,9 +38,9 @@ def survey_html(survey: Survey) -> str:
     return pieces(Section(title, facts=facts, tables=[Table(("parameter", "mean", "sd"), known)]))
 
 
-def _table(posterior: Posterior) -> Table:
+def _tables(posterior: Posterior) -> list[Table]:
     try:
-        return answer_table(posterior.answers())
+        return answer_tables(posterior.answers())
     except NoisewiseError:  # a model without answers
         rows = [(name, f"{draws.mean():.6g}", f"{draws.std():.4g}") for name, draws in posterior.scalars()]
-        return Table(("parameter", "mean", "sd"), rows[:60])
+        return [Table(("parameter", "mean", "sd"), rows[:60])]

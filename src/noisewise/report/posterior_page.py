@@ -11,6 +11,7 @@ Everything comes from releases and the population: nothing in it costs any priva
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import islice
 
 import numpy as np
@@ -25,23 +26,33 @@ from noisewise.inference.sentence import price_words, sentence
 from noisewise.inference.told import number_words
 from noisewise.report.canvas import NARROW, WIDE
 from noisewise.report.plots import trace_plot
-from noisewise.report.posterior_pictures import MOST_PLOTS, Sheet, group_numbers, has_groups, picture
+from noisewise.report.posterior_pictures import Sheet, group_numbers, has_groups, picture
 from noisewise.report.release_tables import release_sections
 from noisewise.types import Floats
 
-__all__ = ["answer_sentence", "drawn", "headline_pictures", "posterior_page", "posterior_sections"]
+__all__ = [
+    "answer_sentence",
+    "answer_tables",
+    "drawn",
+    "headline_of",
+    "headline_pictures",
+    "lead_of",
+    "posterior_page",
+    "posterior_sections",
+]
 
 LEVEL = 0.9
+MOST_TRACES = 6
+LAWS = "The distribution that was learnt for each group; the band holds it, place by place, with 90 %."
+SURE = 0.95  # the chance to be the highest from which a headline says so
 MOST_ROWS = 60
 
 
 def posterior_page(posterior: Posterior, naive: Posterior | None = None, *, why_no_naive: str = "") -> str:
     """The whole page; `naive` is the posterior that ignores the noise, or `why_no_naive` says why there is none."""
     sections = posterior_sections(posterior, naive, why_no_naive=why_no_naive)
-    headline = answer_sentence(posterior)
-    return page(
-        "Posterior report", lead_of(posterior), sections, headline=headline, pictures=headline_pictures(posterior)
-    )
+    headline, pictures = headline_of(posterior), headline_pictures(posterior)
+    return page("Posterior report", lead_of(posterior), sections, headline=headline, pictures=pictures)
 
 
 def posterior_sections(
@@ -72,6 +83,18 @@ def answer_sentence(posterior: Posterior) -> str:
     return told or f"What was learnt about {', '.join(posterior.draws)}"
 
 
+def headline_of(posterior: Posterior) -> str:
+    """The answer as a headline; of groups no more than is sure: which is highest, if one is."""
+    if posterior.is_point or not has_groups(posterior):
+        return answer_sentence(posterior)
+    first = group_numbers(posterior, Sheet())[0]
+    chance = float(posterior.rank(first.quantity, column=first.column)[first.group][0])
+    what = f"{first.quantity} {first.column}"
+    if chance >= SURE:
+        return f"The {what} is highest in {first.group}: {first.words()}"
+    return f"No group has surely the highest {what}; {first.group} may, with {first.words()}"
+
+
 def lead_of(posterior: Posterior) -> str:
     """Where the answer comes from; before it, in the verdict's words, why to take care."""
     count = len(posterior.releases)
@@ -81,6 +104,8 @@ def lead_of(posterior: Posterior) -> str:
         f"From {source} under differential privacy{price}. The noise that protects the records is part of the model, "
         "so the intervals hold it."
     )
+    if not posterior.is_point and has_groups(posterior):
+        lead = f"{answer_sentence(posterior)}\n\n{lead}"
     verdict = posterior.verdict
     cautions = " ".join(verdict.warnings if verdict.is_converged else (*verdict.warnings, verdict.evidence.sentence()))
     return f"Take care: {cautions}\n\n{lead}" if cautions else lead
@@ -120,38 +145,63 @@ def headline_pictures(posterior: Posterior) -> list[Picture]:
 
 
 def answers_section(posterior: Posterior) -> list[Section]:
-    """Every number in people's terms as a table; with groups also the law of each."""
+    """Every number in people's terms as a table."""
     try:
         answers = posterior.answers(level=LEVEL)
     except NoisewiseError:  # a model without answers: its parameters stand in the section on sureness
         return []
-    pictures = []
-    if has_groups(posterior) and not posterior.is_point:
-        alt = "The fitted distribution of each group with its band"
-        pictures.append(drawn(posterior, "distribution", alt, "The distribution that was learnt for each group."))
-    return [
-        Section("The answers", tables=[answer_table(answers)], ending="\n\n".join(answers.notes), pictures=pictures)
-    ]
+    notes = "\n\n".join(answers.notes)
+    return [Section("The answers", tables=answer_tables(answers), ending=notes)]
 
 
-def answer_table(answers: Answers) -> Table:
-    """Answers as texts, with the digits that their intervals warrant, without columns in which nothing stands."""
-    header = ["quantity", "column", "group", "estimate", f"{100 * answers.level:g} % interval", "unit"]
-    rows = [_answer_row(one) for one in islice(answers, MOST_ROWS)]
-    kept = [k for k in range(len(header)) if k in (0, 3) or any(row[k] for row in rows)]
-    more = f"The first {MOST_ROWS} of {len(answers)}." if len(answers) > MOST_ROWS else ""
-    return Table([header[k] for k in kept], [[row[k] for k in kept] for row in rows], more)
+def answer_tables(answers: Answers) -> list[Table]:
+    """Answers with the digits that their intervals warrant: a row for each group, then what is of no group."""
+    grouped, rest = [one for one in answers if one.group], [one for one in answers if not one.group]
+    tables = [_group_table(answers.level, grouped)] if grouped else []
+    return [*tables, answer_table(answers.level, rest)] if rest or not tables else tables
+
+
+def answer_table(level: float, rows: Sequence[Quantity]) -> Table:
+    """A row for each number, without columns in which nothing stands."""
+    header = ["quantity", "column", "group", "estimate", f"{100 * level:g} % interval", "unit"]
+    cells = [_answer_row(one) for one in rows[:MOST_ROWS]]
+    kept = [k for k in range(len(header)) if k in (0, 3) or any(row[k] for row in cells)]
+    more = f"The first {MOST_ROWS} of {len(rows)}." if len(rows) > MOST_ROWS else ""
+    return Table([header[k] for k in kept], [[row[k] for k in kept] for row in cells], more)
+
+
+def _group_table(level: float, rows: Sequence[Quantity]) -> Table:
+    """A row for each group, a column for each of its numbers, with their intervals; the highest first."""
+    kinds = list(dict.fromkeys((one.quantity, one.column, one.unit) for one in rows))
+    cells = {(one.group, one.quantity, one.column): one for one in rows}
+    first = {one.group: one.estimate or 0.0 for one in rows if one.quantity == kinds[0][0]}
+    groups = sorted(dict.fromkeys(one.group for one in rows), key=lambda group: -first.get(group, 0.0))
+    table = []
+    for group in groups[:MOST_ROWS]:
+        numbers = [cells.get((group, quantity, column)) for quantity, column, _ in kinds]
+        table.append([group, *("" if one is None else _with_interval(one) for one in numbers)])
+    header = ["group", *(f"{quantity}{f' ({unit})' if unit else ''}" for quantity, _, unit in kinds)]
+    more = f" The first {MOST_ROWS} of {len(groups)} groups." if len(groups) > MOST_ROWS else ""
+    return Table(header, table, f"In brackets the {100 * level:g} % interval.{more}")
+
+
+def _with_interval(one: Quantity) -> str:
+    _, _, _, value, ends, _ = _answer_row(one)
+    return f"{value} ({ends})" if ends else value
 
 
 def _answer_row(one: Quantity) -> list[str]:
     if one.estimate is None:
         return [one.quantity, one.column, one.group, "-", "", one.unit]
+    is_share = one.quantity.startswith("share ") and not one.unit  # told in per cent
+    factor, unit = (100.0, "%") if is_share else (1.0, one.unit)
+    value, low, high, sd = (None if x is None else factor * x for x in (one.estimate, one.low, one.high, one.sd))
     ends = ""
-    if one.low is not None and one.high is not None:
-        ends = " to ".join(number_words(end, one.low, one.high, one.sd) for end in (one.low, one.high))
-    elif one.sd is not None:
-        ends = f"± {one.sd:.2g} (standard error)"
-    return [one.quantity, one.column, one.group, number_words(one.estimate, one.low, one.high, one.sd), ends, one.unit]
+    if low is not None and high is not None:
+        ends = " to ".join(number_words(end, low, high, sd) for end in (low, high))
+    elif sd is not None:
+        ends = f"± {sd:.2g} (standard error)"
+    return [one.quantity, one.column, one.group, number_words(value or 0.0, low, high, sd), ends, unit]
 
 
 def _contrast_section(posterior: Posterior) -> list[Section]:
@@ -170,7 +220,11 @@ def _contrast_section(posterior: Posterior) -> list[Section]:
     )
     alt = "Differences between groups with 90 % intervals"
     tables = [Table(("group", "chance to be the highest", "expected place"), order)]
-    return [Section("What differs", text, pictures=[drawn(posterior, "contrast", alt)], tables=tables)]
+    laws = drawn(posterior, "distribution", "The fitted distribution of each group with its band", LAWS)
+    return [
+        Section("What differs", text, pictures=[drawn(posterior, "contrast", alt)], tables=tables),
+        Section("The distribution in each group", pictures=[laws]),
+    ]
 
 
 def _sureness_section(posterior: Posterior, naive: Posterior | None, why: str) -> Section:
@@ -187,7 +241,8 @@ def _sureness_section(posterior: Posterior, naive: Posterior | None, why: str) -
             "that promises. Intervals that are too narrow miss the truth more often than they say."
         )
         tables.append(_naive_table(posterior, naive))
-    return Section("How sure, and why", text, pictures=[_parameters_picture(posterior, naive)], tables=tables)
+    pictures = [] if has_groups(posterior) else [_parameters_picture(posterior, naive)]
+    return Section("How sure, and why", text, pictures=pictures, tables=tables)
 
 
 def _parameters_picture(posterior: Posterior, naive: Posterior | None) -> Picture:
@@ -250,7 +305,8 @@ def _diagnostics_sections(posterior: Posterior) -> list[Section]:
     name = "" if posterior.method == "exact" else f"{posterior.method}: "  # a word kept for a release's own law
     how = f"{name}{posterior.because}. {posterior.seconds:.1f} seconds, with seed {posterior.seed}."
     header = ("parameter", "mean", "sd", "effective draws", "in the tails", "R-hat", "Monte Carlo error of the mean")
-    trace = trace_plot([{"name": name, "draws": draws} for name, draws in unknowns[:MOST_PLOTS]], is_clear=True)
+    trace = trace_plot([{"name": name, "draws": draws} for name, draws in unknowns[:MOST_TRACES]], is_clear=True)
+    priors = [_parameters_picture(posterior, None)] if has_groups(posterior) else []
     evidence = "" if posterior.log_evidence is None else f"{posterior.log_evidence:.6g}"
     facts = [("Computed", how), ("Verdict", str(posterior.verdict)), ("Log evidence", evidence)]
     return [
@@ -259,7 +315,7 @@ def _diagnostics_sections(posterior: Posterior) -> list[Section]:
             "For those who check: the draws behind the intervals, and how far they can be trusted.",
             facts=[(term, told) for term, told in facts if told],
             tables=[Table(header, rows)],
-            pictures=[Picture(trace, "Traces and ranks of the chains")],
+            pictures=[*priors, Picture(trace, "Traces and ranks of the chains")],
         )
     ]
 

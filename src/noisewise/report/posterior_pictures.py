@@ -35,7 +35,7 @@ __all__ = ["KINDS", "Sheet", "has_groups", "picture"]
 
 MOST_PLOTS, MOST_LAWS = 12, 12
 MOST_PAIRED = 5  # groups of which every pair is compared; of more, each with the first
-MOST_ROWS = 400  # draws from which a band is taken
+MOST_ROWS = 1000  # draws from which a band is taken
 PLACES, MOST_VALUES = 300, 40
 TAIL, SMALLEST = 0.004, 1e-12  # of the fitted law: left out on either side, and where it ends
 NEAR = 0.25  # of the picture, within which it reaches to a bound
@@ -117,7 +117,14 @@ def distribution_picture(posterior: Posterior, path: Target, sheet: Sheet) -> by
         raise Unsupported(
             "There is no law of a column to draw: kind='distribution' is for populations. Use kind='parameters'."
         )
-    panels = [_panel(posterior, source, sheet) for source in laws[:MOST_LAWS]]
+    drawn = laws[:MOST_LAWS]
+    if len({source.column for source in drawn}) == 1:
+        x = [_at(posterior, source) for source in drawn]
+        whole = np.linspace(min(one[0] for one, _ in x), max(one[-1] for one, _ in x), PLACES)
+        is_curve = not any(labels for _, labels in x) and not any(source.law.is_discrete for source in drawn)
+        panels = [_panel(posterior, source, sheet, whole if is_curve else None) for source in drawn]
+    else:
+        panels = [_panel(posterior, source, sheet) for source in drawn]
     return distribution_plot(panels, path, level=sheet.level, width=sheet.width, is_clear=sheet.is_clear)
 
 
@@ -202,18 +209,27 @@ def _published_means(posterior: Posterior, sheet: Sheet) -> dict[str, Published 
     return found
 
 
-def _panel(posterior: Posterior, source: Lawful, sheet: Sheet) -> Panel:
-    """The law of one source at some of its draws: the middle of its density and the band, place by place."""
+def _some_rows(source: Lawful) -> Theta:
+    """The parameters of a source at some of its draws, evenly chosen."""
     chosen = np.unique(np.linspace(0, source.rows - 1, min(source.rows, MOST_ROWS)).round().astype(int))
-    theta = {
+    return {
         name: value[chosen] if len(np.atleast_1d(value)) == source.rows else value
         for name, value in source.theta.items()
     }
-    bars = None if source.group else published_bars(posterior.releases, source.column, sheet.level)
+
+
+def _at(posterior: Posterior, source: Lawful) -> tuple[Floats, tuple[str, ...]]:
+    """Where the law of a source is drawn, and the names of these places where it has few values."""
     if source.levels:
-        x, labels = np.arange(len(source.levels), dtype=float), source.levels
-    else:
-        x, labels = _places(source.law, theta, _bounds(posterior, source.column))
+        return np.arange(len(source.levels), dtype=float), source.levels
+    return _places(source.law, _some_rows(source), _bounds(posterior, source.column))
+
+
+def _panel(posterior: Posterior, source: Lawful, sheet: Sheet, places: Floats | None = None) -> Panel:
+    """The law of one source at some of its draws: the mean of its density and the band, place by place."""
+    theta = _some_rows(source)
+    bars = None if source.group else published_bars(posterior.releases, source.column, sheet.level)
+    x, labels = _at(posterior, source) if places is None else (places, ())
     with np.errstate(all="ignore"):
         heights = np.atleast_2d(np.exp(source.law.log_density(x, theta)))
     heights = np.where(np.isfinite(heights), heights, np.nan)  # a density may have a pole at its end

@@ -13,26 +13,19 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from statistics import NormalDist
+from typing import cast
 
 import numpy as np
 
-from noisewise.laws import Form, additive_law
 from noisewise.release import Release
 from noisewise.report.densities import Bars, Mark
+from noisewise.report.words import FEWEST_SDS, noise_sds
 from noisewise.types import Floats
 
-__all__ = ["FEWEST_SDS", "Published", "group_means", "group_names", "noise_sds", "published_bars", "published_marks"]
+__all__ = ["Published", "group_means", "group_names", "published_bars", "published_marks"]
 
 Published = tuple[float, float, float]  # value, low, high
-FEWEST_SDS = 4  # of a noisy count, above which a ratio to it means something
 ONE_VALUE = ("median", "maximum", "minimum", "quantile")
-
-
-def noise_sds(release: Release) -> Floats:
-    """The standard deviation of the noise on each published number; NaN where its scale is secret or has none."""
-    if release.law.form is not Form.NUMBER:
-        return np.full(len(release.value), math.nan)
-    return np.asarray(additive_law(release.law).sd, float) / release.divisor
 
 
 def published_marks(releases: Sequence[Release], column: str, *, group: str = "", level: float = 0.9) -> list[Mark]:
@@ -43,7 +36,7 @@ def published_marks(releases: Sequence[Release], column: str, *, group: str = ""
         if plain["kind"] == "mean" and not group:
             reach = reach_of(level) * noise_sds(release)
             for text, label, value, half in zip(
-                _texts(plain["features"]), release.labels, release.estimate, reach, strict=True
+                map(str, cast("list[str]", plain["features"])), release.labels, release.estimate, reach, strict=True
             ):
                 if text == column or re.fullmatch(rf"clip\({re.escape(column)}, [^()]*\)", text):
                     marks.append(Mark(label, float(value), float(value - half), float(value + half)))
@@ -62,7 +55,7 @@ def published_bars(releases: Sequence[Release], column: str, level: float = 0.9)
         plain = release.statistic.to_dict()
         is_histogram = plain["kind"] == "histogram" and plain.get("column") == column
         is_counts = plain["kind"] == "count-by" and plain.get("by") == [column] and not plain.get("features")
-        if not (is_histogram or is_counts) or release.law.form is not Form.NUMBER:
+        if not (is_histogram or is_counts) or not np.isfinite(noise_sds(release)).all():
             continue
         counts, reach = np.asarray(release.estimate, float), reach_of(level) * noise_sds(release)
         total = float(release.schema.n or max(float(counts.sum()), 1.0))
@@ -109,7 +102,3 @@ def _whole_edges(release: Release, column: str, edges: Floats) -> Floats:
     bounds = release.schema.bounded(column)
     inner = edges[(edges > bounds.low) & (edges < bounds.high)]
     return np.concatenate([[bounds.low], inner, [bounds.high]])
-
-
-def _texts(listed: object) -> list[str]:
-    return [str(one) for one in listed] if isinstance(listed, list | tuple) else []

@@ -8,8 +8,8 @@ import numpy as np
 
 from noisewise.html import Section, Table
 from noisewise.release import Release
-from noisewise.report.published import group_means, noise_sds
-from noisewise.report.words import SIMULATED, release_facts
+from noisewise.report.published import group_means
+from noisewise.report.words import SIMULATED, noise_sds, release_facts, with_spread
 from noisewise.statistics.units import component_units
 
 __all__ = ["guarantee_sentence", "release_sections", "release_table"]
@@ -71,7 +71,7 @@ def _group_table(release: Release) -> Table:
     means = group_means(release)
     rows = []
     for k, group in enumerate(groups[:MOST_ROWS]):
-        cells = [f"{value:.6g} ± {sd:.3g}" for value, sd in zip(table[k], sds[k], strict=True)]
+        cells = [with_spread(value, sd) for value, sd in zip(table[k], sds[k], strict=True)]
         ratios = [list(found.values())[k] for found in means.values()]
         rows.append((group, *cells, *("too few to say" if one is None else f"{one[0]:.6g}" for one in ratios)))
     header = ("group", *names, *(f"sum over count of {feature}" for feature in means))

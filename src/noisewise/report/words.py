@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from noisewise.laws import Form, additive_law
 from noisewise.printable import printable
 from noisewise.release import Release
 from noisewise.statistics.presence import left_out_of
 from noisewise.statistics.protocol import Average
 from noisewise.statistics.units import component_units, feature_unit
+from noisewise.types import Floats
 
 MOST_LINES = 40
 CLAMPING, LEFT_OUT = "Clamping", "Left out"  # facts that are whole sentences
@@ -82,9 +85,9 @@ def group_lines(release: Release) -> list[str]:
     small = []
     for g, group in enumerate(groups[:MOST_LINES]):
         own, sds = estimate[g * size : (g + 1) * size], spread[g * size : (g + 1) * size]
-        row = [printable(group), *(_with_spread(value, sd) for value, sd in zip(own, sds, strict=True))]
+        row = [printable(group), *(with_spread(value, sd) for value, sd in zip(own, sds, strict=True))]
         means = [_ratio(estimate, spread, one) for one in averages.get(group, [])]
-        row += [FEW if mean is None else _with_spread(*mean) for mean in means]
+        row += [FEW if mean is None else with_spread(*mean) for mean in means]
         if None in means:
             small.append(printable(group))
         rows.append(row)
@@ -130,10 +133,17 @@ def _means_of_present(release: Release) -> list[str]:
     return lines
 
 
-def _with_spread(value: float, sd: float) -> str:
+def with_spread(value: float, sd: float) -> str:
     """A number and its standard deviation, without powers of ten where people do not write them."""
     told = f"{value:.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}"
     return f"{told} ± {f'{sd:.0f}' if 1e3 <= sd < 1e15 else f'{sd:.3g}'}"
+
+
+def noise_sds(release: Release) -> Floats:
+    """The standard deviation of the noise on each published number; NaN where its scale is secret or has none."""
+    if release.law.form is not Form.NUMBER:
+        return np.full(len(release.value), math.nan)
+    return np.asarray(additive_law(release.law).sd, float) / release.divisor
 
 
 def _spreads(release: Release) -> Sequence[str]:
