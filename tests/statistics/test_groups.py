@@ -97,6 +97,18 @@ def test_features_that_name_more_levels_than_are_told_apart_get_a_bound_that_say
     assert bound.attained == 0
 
 
+@pytest.mark.parametrize("norm", [1, 2])
+@pytest.mark.parametrize("neighbours", ["change-one", "add-remove"])
+def test_weights_of_too_many_kinds_get_a_bound_that_no_pair_of_records_exceeds(neighbours, norm, monkeypatch, rng):
+    statistic, own = nw.Mean(x, x * z, by=["region", "sex"]), schema(neighbours)
+    weights = [Fraction(int(k), 7) for k in rng.integers(1, 50, 24)]
+    exact = statistic.sensitivity(own, norm=norm, weights=weights)
+    monkeypatch.setattr(groups, "MOST_KINDS", 5)
+    bound = statistic.sensitivity(own, norm=norm, weights=weights)
+    assert bound.value >= exact.value
+    assert bound.attained == 0
+
+
 @pytest.mark.parametrize("level", [1, "1"])
 @pytest.mark.parametrize("neighbours", ["change-one", "add-remove"])
 def test_a_whole_number_written_as_text_is_the_same_level(level, neighbours):
@@ -207,3 +219,11 @@ def test_level_names_with_colons_do_not_break_the_table(tmp_path):
     shown = describe_release(nw.make_release(nw.Table.read(data, own), made, ledger=ledger))
     assert "mean(x)" in shown
     assert "b: count" not in shown
+
+
+def test_what_no_record_moves_is_refused_in_a_sentence_wherever_it_is_found():
+    own = schema()
+    cells = [nw.Moments([x > 2], z > 9, shrink=1), nw.Sum((is_north * x) > 2), nw.Moments([x - x], z > 9, shrink=1)]
+    for statistic, guarantee in itertools.product(cells, (nw.PureDP(1), nw.ZeroConcentratedDP(1))):
+        with pytest.raises(nw.NoisewiseError, match="tells nothing"):
+            nw.plan(statistic, own, guarantee=guarantee)

@@ -228,7 +228,8 @@ def _kinds(row: PresentRow, by: tuple[str, ...], schema: Schema, weights: Weight
     """The kinds of groups, each once, with the number of groups of it; and whether each is as it is in its groups.
 
     Where features name too many levels it is not: they are then taken as if any record might be in any group, for a
-    bound. Levels are told apart by their place in the schema: '1' is the level 1.
+    bound; where weights are of too many kinds, the largest stand for all. Levels are told apart by their place in the
+    schema: '1' is the level 1.
     """
     asked = {node.arguments for feature in row.complete for node in feature.nodes() if node.operation == "equals"}
     named = {name: {schema.levels(name).index(level) for column, level in asked if column == name} for name in by}
@@ -247,7 +248,20 @@ def _kinds(row: PresentRow, by: tuple[str, ...], schema: Schema, weights: Weight
             known[told] = PresentRow(features, complete, row.needs)
         kind = _Kind(tuple(weights[start * size : (start + 1) * size]), known[told])
         found[kind] = found.get(kind, 0) + 1
+    if len(found) > MOST_KINDS:
+        return _heaviest(found), False
     return found, is_told
+
+
+def _heaviest(groups: Mapping[_Kind, int]) -> dict[_Kind, int]:
+    """Groups of different weights as if each had the largest of every component: distances only grow with weights."""
+    weights: dict[PresentRow, Weights] = {}
+    counts: dict[PresentRow, int] = {}
+    for one, count in groups.items():
+        known = weights.get(one.row, one.weights)
+        weights[one.row] = tuple(map(max, known, one.weights))
+        counts[one.row] = counts.get(one.row, 0) + count
+    return {_Kind(own, row): counts[row] for row, own in weights.items()}
 
 
 def _within(feature: Feature, places: Mapping[str, int], schema: Schema) -> Feature:

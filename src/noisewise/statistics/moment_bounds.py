@@ -249,8 +249,10 @@ def ball_change_one(
         a sqrt2 R^2 without sums;  sqrt2 (a R^2 + b^2/a) if b <= a R;  sqrt8 b R otherwise;
         blocks of k >= 2:  sqrt(a^2 (4 R^2 (1 - 1/k))^2 + 8 b^2 R^2).
 
-    L1: by Cauchy and Schwarz from the L2 bound at the best ratio s = b^2/a^2.
+    L1: by Cauchy and Schwarz from the L2 bound at the best ratio s = b^2/a^2. A ball of radius 0 moves nothing.
     """
+    if not square:
+        return Fraction(0)
     products = [(m, w) for m, w in zip(monomials, weights, strict=True) if len(m) == 2]
     sums = [w for m, w in zip(monomials, weights, strict=True) if len(m) == 1]
     if norm == 2:

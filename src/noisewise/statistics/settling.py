@@ -135,7 +135,12 @@ def rounding(low: float, high: float, error: float, step: float) -> float:
 
 
 def scales(noise: AddedNoise, sensitivity: Sensitivity, guarantee: Guarantee, weights: Weights) -> list[Fraction]:
-    """The noise scale of each component's sum."""
+    """The noise scale of each component's sum; a statistic that nobody moves is refused."""
+    if sensitivity.value <= 0:
+        raise Unsupported(
+            "No record can move this statistic within the declared bounds, so it tells nothing: change its features' "
+            "limits (clip, between) or the schema's bounds. Nothing was spent."
+        )
     base = noise.scale(short_above(sensitivity.value), guarantee)
     return [base / weight for weight in weights]
 
@@ -143,12 +148,7 @@ def scales(noise: AddedNoise, sensitivity: Sensitivity, guarantee: Guarantee, we
 def calibrated(
     noise: AddedNoise, sensitivity: Sensitivity, lattice: Lattice, guarantee: Guarantee, weights: Weights
 ) -> Law:
-    """The noise law for a sensitivity on a lattice; a statistic that nobody moves is refused."""
-    if sensitivity.value <= 0:
-        raise Unsupported(
-            "No record can move this statistic within the declared bounds, so it tells nothing: change its features' "
-            "limits (clip, between) or the schema's bounds. Nothing was spent."
-        )
+    """The noise law for a sensitivity on a lattice."""
     scale = tuple(float_above(value) for value in scales(noise, sensitivity, guarantee, weights))
     return noise.law(scale, lattice.step, guarantee)
 
