@@ -3,6 +3,7 @@
     coefficient    of each feature, in units of the response for one unit of the feature
     intercept      of the response
     residual sd    sqrt(noise variance): how far a record lies from the line
+    odds ratio     e^coefficient of a logistic regression; of counts the rate ratio
     R2             b'Sb / (b'Sb + noise variance), S the covariance of the features, where the method draws it
 "Goes with", never "causes": a regression of published moments says no more.
 """
@@ -22,7 +23,7 @@ from noisewise.statistics.feature import Feature
 from noisewise.statistics.units import feature_unit
 from noisewise.types import Theta
 
-__all__ = ["coefficient_units", "regression_sources"]
+__all__ = ["coefficient_units", "link_sources", "regression_sources"]
 
 
 def regression_sources(
@@ -49,6 +50,28 @@ def regression_sources(
     return (*sources, *([NumberDraws(name, tuple(numbers))] if numbers else []))
 
 
+def link_sources(
+    theta: Theta, features: Sequence[Feature], response: Feature, releases: Sequence[Release], *, ratio: str | None
+) -> tuple[AnswerSource, ...]:
+    """The coefficients of a response behind a link, and e^coefficient where that has a name (odds or rate ratio)."""
+    sources, name = [], _named(response)
+    for feature in features:
+        values = np.asarray(theta[str(feature)])
+        unit = "" if feature.is_condition else f"per {singular(_unit(feature, releases)) or 'unit'}"
+        numbers = [Drawn("coefficient", values, unit, str(feature))]
+        line = Headline(
+            _one_more(feature, releases), numbers[0], "goes with", f" of the score of {name}", is_signed=True
+        )
+        if ratio is not None:
+            numbers.append(Drawn(ratio, np.exp(np.minimum(values, 700.0)), unit, str(feature)))
+            told = Drawn(ratio, numbers[1].values, "", str(feature))
+            line = Headline(
+                line.subject, told, f"goes with {'an' if ratio[0] in 'aeiou' else 'a'} {ratio} of {name} of"
+            )
+        sources.append(NumberDraws(str(feature), tuple(numbers), (line,)))
+    return tuple(sources)
+
+
 def coefficient_units(features: Sequence[Feature], response: Feature, releases: Sequence[Release]) -> dict[str, str]:
     """The unit of each coefficient, as 'thousand EUR per year'; none where neither side has one."""
     of_response = _unit(response, releases)
@@ -72,9 +95,13 @@ def _has(feature: Feature, release: Release) -> bool:
     return feature.columns() <= set(release.schema.columns)
 
 
+def _named(feature: Feature) -> str:
+    """smoker = yes for equals(smoker, 'yes'), else as it is written."""
+    is_level = feature.operation == "equals"
+    return f"{feature.arguments[0]} = {feature.arguments[1]}" if is_level else str(feature)
+
+
 def _one_more(feature: Feature, releases: Sequence[Release]) -> str:
-    if feature.operation == "equals":
-        return f"{feature.arguments[0]} = {feature.arguments[1]}"
     if feature.is_condition:
-        return str(feature)
+        return _named(feature)
     return f"one more {singular(_unit(feature, releases)) or 'unit'} of {feature}"

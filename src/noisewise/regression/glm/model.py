@@ -33,6 +33,7 @@ from noisewise.statistics.moments import several
 from noisewise.types import Floats
 
 if TYPE_CHECKING:
+    from noisewise.inference.answer_sources import AnswerSource
     from noisewise.inference.degrees import Degrees
     from noisewise.inference.methods import Found, Method, Methods
     from noisewise.inference.posterior import Posterior
@@ -228,6 +229,12 @@ class MomentsGlm(ModelBase):
             raise Unsupported("A count has no probability of yes; ask for predict(posterior, X), its rate.")
         yes = self.predict_mean(posterior, X)
         return np.column_stack([1 - yes, yes])
+
+    def answer_sources(self, theta: Theta, releases: Sequence[Release]) -> tuple[AnswerSource, ...]:
+        """The coefficients, and their odds ratios or rate ratios."""
+        from noisewise.regression.answers import link_sources
+
+        return link_sources(theta, self.features, self.response, releases, ratio=self.link.ratio)
 
     def effects(self, posterior: Posterior, *, level: float = 0.9) -> Effects:
         """e^beta of every feature, with its interval: odds ratios, or rate ratios, for one more unit of it."""
