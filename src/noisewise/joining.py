@@ -89,8 +89,8 @@ def refuse_left_out(releases: Iterable[Release], learner: str) -> None:
             raise Unsupported(
                 f"Missing values of {columns[0]!r:.60} were left out of {release.statistic!s:.100}, so that how many "
                 f"rows are behind its sums is private, and {learner} takes n for it. Ask for a release in which "
-                "missing values were refused or filled in with a public value, or infer the columns' own laws from means or "
-                "tables of those present."
+                "missing values were refused or filled in with a public value, or infer the columns' own laws from "
+                "means or tables of those present."
             )
 
 

@@ -381,7 +381,7 @@ def test_a_contrast_that_has_no_meaning_is_refused(three):
     with pytest.raises(InvalidArgument, match="no quantity 'middle'"):
         one.contrast("middle", "a", "b")
     with pytest.raises(InvalidArgument, match="shape"):
-        one.contrast(lambda law: 3.0, "a", "b")
+        one.contrast(lambda _: 3.0, "a", "b")
     with pytest.raises(InvalidArgument, match="no column 'e'"):
         one.rank("mean", column="e")
     with pytest.raises(InvalidArgument, match="only a to rank"):
@@ -443,9 +443,9 @@ def test_functions_that_fail_get_a_sentence():
     with pytest.raises(InvalidArgument, match="give a function of the population"):
         one.quantity("mean")
     with pytest.raises(InvalidArgument, match="failed at one draw: ZeroDivisionError"):
-        one.quantity(lambda p: 1 / 0)
+        one.quantity(lambda _: 1 / 0)
     with pytest.raises(InvalidArgument, match=r"shape \(2,\) for one draw"):
-        one.quantity(lambda p: [1.0, 2.0])
+        one.quantity(lambda _: [1.0, 2.0])
     with pytest.raises(InvalidArgument, match="no parameter, column or group 'meen'"):
         one.quantity(lambda p: p["meen"])
     lost = one.quantity(lambda p: np.where(p["mean"] > 50, np.nan, 1.0))

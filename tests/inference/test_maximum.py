@@ -171,7 +171,7 @@ def test_what_the_release_does_not_settle_has_no_standard_errors():
     assert found.covariance is None
     assert "not positive definite" in str(found.verdict)
     assert found.verdict.warns
-    with pytest.raises(Unsupported, match="has no standard errors here: .*Use method='exact'"):
+    with pytest.raises(Unsupported, match=r"has no standard errors here: .*Use method='exact'"):
         _ = found.standard_errors
     assert found.answers()["mean"].sd is None
 
@@ -194,7 +194,7 @@ def test_a_point_has_no_sd_and_names_what_has_one(noisy, tmp_path):
     again = nw.Posterior.load(tmp_path / "point")
     assert again.standard_errors == found.standard_errors
     assert again.summary() == found.summary()
-    with pytest.raises(Unsupported, match="a posterior has posterior.sd"):
+    with pytest.raises(Unsupported, match=r"a posterior has posterior\.sd"):
         _ = nw.infer(release, population, draws=50, **QUIET).standard_errors
 
 

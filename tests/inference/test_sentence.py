@@ -191,7 +191,7 @@ class GroupedModel:
 def grouped(means, monkeypatch):
     one = posterior(MEAN, NORMAL, [release()])
     made = GroupedModel(means, one.model)
-    monkeypatch.setattr(type(one.model), "answer_sources", lambda self, theta, releases: made.sources(theta, releases))
+    monkeypatch.setattr(type(one.model), "answer_sources", lambda _, theta, releases: made.sources(theta, releases))
     return one
 
 
@@ -261,7 +261,7 @@ def test_the_evidence_is_a_number_or_says_why_not():
     with pytest.raises(Unsupported, match="found by slice sampling of 3 parameters"):
         _ = lost.evidence
     point = Posterior.point({"mean": 1}, method="map", how="", population=NORMAL, releases=[], instead="exact")
-    with pytest.raises(Unsupported, match="gives a point.*Use method='exact'"):
+    with pytest.raises(Unsupported, match=r"gives a point.*Use method='exact'"):
         _ = point.evidence
 
 

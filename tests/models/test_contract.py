@@ -103,7 +103,8 @@ EXAMPLES = {
         NO_ENGINE,
     ),
     "Coin": Example(
-        Coin(2.0, 3.0), nw.plan(nw.Count(X.between(0, 5)), SCHEMA, guarantee=PRICE), {"share": 0.4}, {}
+        Coin(2.0, 3.0), nw.plan(nw.Count(X.between(0, 5)), SCHEMA, guarantee=PRICE), {"share": 0.4},
+        {"answer_sources": "Coin has no answer_sources"},
     ),
     "Population": Example(
         nw.Normal(mean=stats.norm(5, 3), sd=2.0), nw.plan(nw.Mean(X), SCHEMA, guarantee=PRICE), {"mean": 5.0}, {}
@@ -163,6 +164,28 @@ def test_names_supports_and_labels_agree(name: str) -> None:
     for free in model.free:
         prior = model.prior_of(free)
         assert prior is None or np.isfinite(prior.ppf(0.5))
+
+
+@EVERY
+def test_a_model_answers_in_peoples_terms_or_is_refused_by_name(name: str) -> None:
+    example = EXAMPLES[name]
+    model = model_of(example.given)
+    theta = model.sample_prior(np.random.default_rng(4), 12)
+    release = nw.simulate(example.plan, example.given, at=example.at, seed=3)
+    assert set(model.parameter_units((release,))) <= set(model.supports)
+    if refused(example, "answer_sources"):
+        with pytest.raises(Unsupported, match=example.refuses["answer_sources"]):
+            model.answer_sources(theta, (release,))
+        return
+    for source in model.answer_sources(theta, (release,)):
+        for quantity in source.quantities:
+            drawn = source.drawn(quantity)
+            assert drawn.values.shape == (12,)
+            assert (drawn.column, drawn.group) == (source.column, source.group)
+        for headline in source.headlines():
+            assert headline.subject
+        with pytest.raises(InvalidArgument):
+            source.drawn("nothing of the kind")
 
 
 @EVERY

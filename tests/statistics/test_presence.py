@@ -107,9 +107,10 @@ def test_the_joint_sensitivity_is_what_brute_force_over_patterns_finds(statistic
         expected = farthest(components, statistic.columns(), given, neighbours, norm)
         assert float(found.value) >= expected * (1 - 1e-12)
         assert found.attained <= float(found.value) * (1 + 1e-12)
-        # Features of different sets of columns that share some are searched to 1/32; the grid itself is near to 4e-3.
+        # Features of different sets of columns that share some are searched to 1/32 of the best pair, where the search
+        # stops, and the bound is rounded up from there; the grid itself is near to 4e-3.
         is_searched = len({needs for needs, _ in components}) > 1 and len(statistic.columns()) > 1
-        assert float(found.value) == pytest.approx(expected, rel=2**-5 if is_searched else 4e-3)
+        assert float(found.value) == pytest.approx(expected, rel=2**-5 + 1e-9 if is_searched else 4e-3)
         assert not found.is_exact or float(found.value) == pytest.approx(expected, rel=4e-3)
 
 

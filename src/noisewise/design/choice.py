@@ -28,6 +28,7 @@ from noisewise.errors import Incomparable, InvalidArgument, NoisewiseError, Unsu
 from noisewise.exact import integer
 from noisewise.html import Section, pieces
 from noisewise.inference.progress import shown
+from noisewise.models.protocol import population_for
 from noisewise.planning import Plan
 from noisewise.populations.parameters import Array, Theta, rows_of
 from noisewise.privacy.guarantee import ApproxDP
@@ -190,7 +191,7 @@ def choose(
     _check_sizes(given)
     if draws is None and any(isinstance(one.statistic, OrderStatistic) for one in given):
         draws = FEWER_DRAWS
-    belief = believe(population, at=at, draws=draws)
+    belief = believe(population_for(population, given), at=at, draws=draws)
     rule = read_score(score, weights, belief.names, belief.covariance)
     start = 0 if seed is None else integer(seed, "seed", minimum=0)
     options = {"likelihood": likelihood, "seed": start, "n": n}

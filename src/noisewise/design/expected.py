@@ -32,6 +32,7 @@ from noisewise.errors import InvalidArgument, NoisewiseError
 from noisewise.exact import fraction, integer
 from noisewise.inference.progress import shown
 from noisewise.laws import additive_law
+from noisewise.models.protocol import population_for
 from noisewise.planning import Plan, plan
 from noisewise.populations.text import population_to_spec
 from noisewise.printable import printable, printable_lines
@@ -154,6 +155,7 @@ def precision(
     if any(_has_hidden_means(made, records) for made in listed):
         words += " The number of records is private: state one (--n, or n= in Python) to see means of groups."
     if population is not None:
+        population = population_for(population, listed)
         values = middle(believe(population)) if at is None else at
         words = f"Expected 90 % intervals of the unknowns, sampling and noise together, {_told(values)}."
     with shown(progress, "Predicting precision") as report:

@@ -14,6 +14,7 @@ makes harmless and which puts n in the middle of what is added up, where nothing
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,7 +25,7 @@ from scipy.special import gammaln
 
 from noisewise.types import Array, Floats, Ints
 
-__all__ = ["CountSeen", "SizeWindow", "draw_sizes", "log_weight"]
+__all__ = ["CountSeen", "Rest", "SizeWindow", "draw_sizes", "log_weight"]
 
 FALL = 25.0  # below the largest by so much in logarithm, a size is left out
 MOST_SIZES = 20_000  # of a window; beyond, every h-th size stands for h of them
@@ -68,6 +69,36 @@ def log_weight(n: Array | Ints, alpha: float) -> Floats:
     return np.asarray(gammaln(np.asarray(n, dtype=float) + alpha) - gammaln(np.asarray(n, dtype=float) + 1))
 
 
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """The noisy number of people in all groups but one, by their counts.
+
+    Its noise is taken as normal, or as Student's with four degrees of freedom where counts have Laplace noise, whose
+    tails are long: it stands in for the sum of all sizes where groups are looked at one by one.
+    """
+
+    number: float
+    variance: float
+    has_tails: bool
+
+    @classmethod
+    def of(cls, counts: Sequence[tuple[CountSeen, ...]], *, has_tails: bool) -> Rest | None:
+        """Of all other groups' counts; None where one of them has none."""
+        if not counts or not all(counts):
+            return None
+        number = variance = 0.0
+        for own in counts:
+            precision = sum(one.sd**-2 for one in own)
+            number += sum(one.number * one.sd**-2 for one in own) / precision
+            variance += 1 / precision
+        return cls(number, variance, has_tails)
+
+    def log_noise(self, n: Array | Ints) -> Floats:
+        """log of how well n people agree with it, up to a constant."""
+        d = np.square(np.asarray(n, dtype=float) - self.number) / self.variance
+        return np.asarray(-2.5 * np.log1p(d / 2) if self.has_tails else -0.5 * d)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class SizeWindow:
     """The sizes of one group that are worth looking at: every `stride`-th, with what counts and shares say of each."""
@@ -78,8 +109,13 @@ class SizeWindow:
     log_rest: Floats  # what the other groups' shares add where the sum of all sizes is not asked for
 
     @classmethod
-    def of(cls, counts: tuple[CountSeen, ...], total: int, alpha: float, others: float) -> SizeWindow:
-        """From the noisy counts of a group in a set of `total` records; alpha is its own, others that of the rest."""
+    def of(
+        cls, counts: tuple[CountSeen, ...], total: int, alpha: float, others: float, rest: Rest | None = None
+    ) -> SizeWindow:
+        """From the noisy counts of a group in a set of `total` records; alpha is its own, others that of the rest.
+
+        `rest` is what noisy counts say of all other groups together.
+        """
         low, high = 0, total
         for one in counts:
             low = max(low, int(np.floor(one.number - FAR * one.sd)))
@@ -91,7 +127,9 @@ class SizeWindow:
         log_own: Array = log_weight(sizes, alpha)
         for one in counts:
             log_own = log_own + one.log_noise(sizes)
-        log_rest = log_weight(total - sizes, others)
+        log_rest: Array = log_weight(total - sizes, others)
+        if rest is not None:
+            log_rest = log_rest + rest.log_noise(total - sizes)
         seen = log_own + log_rest
         kept = np.flatnonzero(seen > seen.max() - FALL)
         inside = slice(int(kept[0]), int(kept[-1]) + 1)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from noisewise.errors import InvalidArgument, Unsupported
-from noisewise.grouped.group_sizes import CountSeen, SizeWindow
+from noisewise.grouped.group_sizes import CountSeen, Rest, SizeWindow
 from noisewise.grouped.lines import Line
 from noisewise.grouped.record_moments import RecordMoments
 from noisewise.grouped.sum_law import Seen, SumLaw
@@ -39,7 +39,6 @@ class RecordSet:
     total: int
     moments: RecordMoments
     terms: tuple[SumsTerm, ...]
-    counts: tuple[tuple[CountSeen, ...], ...]  # of each group
     is_public: bool  # whether the number of records is
 
 
@@ -87,13 +86,14 @@ def record_set(
         attach(population, schema, [column])
     moments = RecordMoments(population, schema, column, features, lines)
     two_values = moments.two_values()
-    terms, every = [], []
-    for g in range(len(alpha)):
-        counts, seen = _components(stacked, features, g)
-        window = SizeWindow.of(counts, total, float(alpha[g]), float(alpha.sum() - alpha[g]))
+    has_tails = any(normal_mixture(additive_law(release.law)).is_laplace for release in stacked)
+    parts = [_components(stacked, features, g) for g in range(len(alpha))]
+    terms = []
+    for g, (counts, seen) in enumerate(parts):
+        rest = Rest.of([own for h, (own, _) in enumerate(parts) if h != g], has_tails=has_tails)
+        window = SizeWindow.of(counts, total, float(alpha[g]), float(alpha.sum() - alpha[g]), rest)
         terms.append(SumsTerm(window, SumLaw(seen, len(features)), moments, two_values))
-        every.append(counts)
-    return RecordSet(releases, total, moments, tuple(terms), tuple(every), schema.is_change_one)
+    return RecordSet(releases, total, moments, tuple(terms), schema.is_change_one)
 
 
 def _features(releases: tuple[Release, ...], column: str) -> tuple[Feature, ...]:

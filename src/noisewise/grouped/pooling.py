@@ -115,6 +115,8 @@ class _Likelihood:
         for k in others:
             log = logsumexp(log, axis=k) + np.log(table.steps[k])
         kept = [table.grids[one.index] for one in pooled]
+        for axis in range(len(kept)):
+            kept[axis], log = _continued(kept[axis], log, axis)
         top = float(np.max(log))
         with np.errstate(under="ignore"):
             return cls(tuple(kept), np.exp(log - top), top)
@@ -128,6 +130,17 @@ class _Likelihood:
         weight = np.exp(-0.5 * np.square((grid - line.mean) / (1.5 * line.sd)))
         density = self.density @ weight if other == 1 else weight @ self.density
         return _Likelihood((self.grids[which],), density, 0.0)
+
+
+def _continued(grid: Floats, log: Floats, axis: int) -> tuple[Floats, Floats]:
+    """A grid and logarithms on it, longer by half on either side: straight on where they fall at the end."""
+    more, h = grid.size // 2, grid[1] - grid[0]
+    first = np.moveaxis(np.where(np.isfinite(log), log, -1e4), axis, 0)
+    steps = np.arange(1, more + 1).reshape(-1, *(1,) * (log.ndim - 1))
+    before = first[0] - steps[::-1] * np.maximum(first[1] - first[0], 0.0)
+    after = first[-1] - steps * np.maximum(first[-2] - first[-1], 0.0)
+    longer = np.concatenate([grid[0] - h * np.arange(more, 0, -1), grid, grid[-1] + h * np.arange(1, more + 1)])
+    return longer, np.moveaxis(np.concatenate([before, first, after]), 0, axis)
 
 
 def _log_product(likelihoods: Sequence[_Likelihood], phi: Sequence[Floats]) -> Floats:

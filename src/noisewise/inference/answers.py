@@ -6,8 +6,8 @@
 A row is one number of the population: its posterior mean, the ends of its equal-tailed interval, and its posterior sd.
 Where the draws of a number are so skewed that their mean lies outside their middle half, the median stands for it, and
 a note says so (a share lies between 0 and 1, and keeps its mean). A number that does not exist at some draws (the mean
-of a Cauchy law) has no estimate: never an infinite one, never NaN. A
-point estimate has no interval; with standard errors it has theirs, by the delta method.
+of a Cauchy law) has no estimate: never an infinite one, never NaN. A point estimate has no interval; with standard
+errors it has theirs, by the delta method.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class Answers:
         return self._table().latex()
 
     def _repr_html_(self) -> str:
-        return self._table().html(self.notes)
+        return self._table().html("Answers", self.notes)
 
     def __str__(self) -> str:
         return self._table().text(self.notes)
@@ -240,7 +240,8 @@ def summarised(posterior: Posterior, drawn: Drawn, level: float) -> Quantity:
     if not np.isfinite(values).all():
         return told(None, None, None, drawn.note or f"The {drawn.quantity} is not a number at some draws.")
     if posterior.is_point:
-        return told(float(values[0]), None, error_of(values), drawn.note)
+        error = None if posterior.covariance is None else error_of(values)
+        return told(float(values[0]), None, error, drawn.note)
     low, high = (float(end) for end in equal_tailed(values, level))
     mean, sd = _known_moments(posterior, values)
     first, third = np.quantile(values, [0.25, 0.75])

@@ -94,7 +94,7 @@ class Contrast:
         cells = ["" if number is None else f"{number:.4g}" for number in numbers]
         chance = "" if self.probability is None else f"{self.probability:.3g}"
         row = (f"{self.quantity}: {self.first} against {self.second}", *cells, self.unit, chance)
-        return TextTable(header, (row,), right=(1, 2, 3, 4, 6)).html()
+        return TextTable(header, (row,), right=(1, 2, 3, 4, 6)).html(self.kind.capitalize())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,7 +143,7 @@ class Ranking:
         return self._table().latex()
 
     def _repr_html_(self) -> str:
-        return self._table().html([self._caption()])
+        return self._table().html("Ranks", [self._caption()])
 
     def __str__(self) -> str:
         return self._table().text([self._caption()])

@@ -21,8 +21,8 @@ def why_no_evidence(posterior: Posterior) -> str:
     if method == posterior.instead == "exact":
         return (
             "The evidence is not known here: it comes with quadrature of one unknown, a grid of two that resolves the "
-            f"posterior, and conjugate counts. This posterior was found by {posterior.how}. Fix all unknowns but two, "
-            "or compare populations by posterior.check."
+            f"posterior, and conjugate counts. This posterior was found by {posterior.how}. Describe the records with "
+            "fewer unknowns, or compare populations by posterior.check."
         )
     instead = f" Use method={posterior.instead!r}." if method != posterior.instead else ""
     return (

@@ -92,7 +92,7 @@ def law_source(
         unit=units.of(column),
         group=group,
         levels=_levels(law.distribution.name, column, schema, law.values(population.theta_of(column, theta))),
-        recorded=None if schema is None else _recorded(population, column, theta, schema),
+        recorded=None if schema is None else _recorded(population, column, theta, schema, group),
         share=None if schema is None else lambda condition: _chance(population, schema, condition, theta),
     )
 
@@ -107,7 +107,7 @@ def _levels(kind: str, column: str, schema: Schema | None, values: Mapping[str, 
 
 
 def _recorded(
-    population: AnyPopulation, column: str, theta: Theta, schema: Schema
+    population: AnyPopulation, column: str, theta: Theta, schema: Schema, group: str
 ) -> Callable[[], tuple[Floats, str] | None]:
     """The mean of cleaned records at every draw, where the law puts one in a hundred beyond the bounds."""
 
@@ -122,9 +122,10 @@ def _recorded(
             mean = row_moments(population, schema, (as_feature(column),), theta)[0][:, 0]
         except NoisewiseError:  # its records have no moments
             return None
+        where = f"{column} in {group}" if group else column
         how = "were clamped to" if schema.outside == "clamp" else "all lie within"
         return mean, (
-            f"The law puts {100 * beyond:.2g} % of {column} beyond the bounds {entry.low:g} to {entry.high:g}; as "
+            f"The law puts {100 * beyond:.2g} % of {where} beyond the bounds {entry.low:g} to {entry.high:g}; as "
             f"recorded means: of records that {how} them."
         )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from noisewise.html import escape
+from noisewise.html import Section, escape, pieces
 from noisewise.printable import printable
 
 __all__ = ["TextTable"]
@@ -56,17 +56,9 @@ class TextTable:
         inner = [rf"\begin{{tabular}}{{{kinds}}}", r"\toprule", head, r"\midrule", *body, r"\bottomrule"]
         return "\n".join([*inner, r"\end{tabular}"])
 
-    def html(self, notes: Sequence[str] = ()) -> str:
-        """A table element, with notes as paragraphs under it."""
-        cells = [
-            "".join(f"<{tag}{self._side(k)}>{escape(cell)}</{tag}>" for k, cell in enumerate(row))
-            for tag, row in (("th", self.header), *(("td", row) for row in self.rows))
-        ]
-        body = "".join(f"<tr>{row}</tr>" for row in cells)
-        return f"<table>{body}</table>" + "".join(f"<p>{escape(note)}</p>" for note in notes)
-
-    def _side(self, k: int) -> str:
-        return ' style="text-align: right"' if k in self.right else ""
+    def html(self, title: str, notes: Sequence[str] = ()) -> str:
+        """A piece of HTML for a notebook: title, notes as paragraphs, the table."""
+        return pieces(Section(title, "\n\n".join(notes), header=self.header, rows=self.rows))
 
 
 def _markdown(cell: str) -> str:

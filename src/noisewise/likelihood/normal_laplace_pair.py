@@ -68,7 +68,7 @@ def _rows(d: Floats, covariance: Floats, b: Floats, *, is_quick: bool) -> Floats
         left = np.where(product > 0, (product - np.abs(cross)) * (product + np.abs(cross)) / np.square(product), 1.0)
         # Two features that a population ties together are correlated by 1 up to what their moments were rounded to.
         valid = (np.abs(cross) <= product * (1 + 1e-9)) & (b1 > 0) & (b2 > 0)
-        rule = (1e-3, *gauss_legendre(FEW_NODES)) if is_quick else (1e-13, *gauss_legendre(NODES))
+        rule = gauss_legendre(FEW_NODES if is_quick else NODES)
         integral = _log_integrals(d1, d2, tau1, tau2, b1, b2, rho, np.maximum(left, 0.0), *rule)
         # A first component that does not vary is Laplace by itself, and so independent of the second.
         apart = normal_laplace.log_density(d1, mean=0.0, variance=0.0, scale=b1)
@@ -79,10 +79,11 @@ def _rows(d: Floats, covariance: Floats, b: Floats, *, is_quick: bool) -> Floats
 @njit(cache=True)
 def _log_integrals(
     d1: Floats, d2: Floats, tau1: Floats, tau2: Floats, b1: Floats, b2: Floats, rho: Floats, left: Floats,
-    tolerance: float, nodes: Floats, weights: Floats,
+    nodes: Floats, weights: Floats,
 ) -> Floats:  # fmt: skip
     """log p of each row: where the integrand has its weight, then Gauss-Legendre panels over that."""
     result = np.empty(d1.size)
+    tolerance = 1e-13 if nodes.size >= NODES else 1e-3  # of the peak, which only says where panels are cut
     for k in range(d1.size):
         if not (tau1[k] > 0 and math.isfinite(d1[k] + d2[k] + tau2[k] + rho[k] + left[k])):
             result[k] = np.nan

@@ -16,8 +16,7 @@ from noisewise.planning import Plan
 from noisewise.populations.presence import needs_of, presence_columns, present_schema
 from noisewise.release import Release
 from noisewise.schema import Schema, presence_name
-from noisewise.statistics import Statistic, Sum
-from noisewise.statistics.additive import Count
+from noisewise.statistics import Sort, Statistic, statistic_from_dict
 from noisewise.statistics.feature import Feature, as_feature, constant
 
 if TYPE_CHECKING:
@@ -67,14 +66,14 @@ def _present_statistic(statistic: Statistic, schema: Schema, population: AnyPopu
         needed = [names[c] for c in names if c in feature.columns()]
         kept = _without_presence(feature, frozenset(names))
         row.append(_times(kept, presence_columns(population, needed)))
-    if isinstance(statistic, Count):
-        return Count(row[0])
+    if statistic.sort is Sort.COUNT:
+        return statistic_from_dict({"kind": "count", "condition": str(row[0])})
     if any(not feature.columns() for feature in row):
         raise Unsupported(
             f"{statistic!s:.200} counts all records, whose number is private, beside those present; infer from a "
             "release of the features that may be absent alone."
         )
-    return Sum(*row)
+    return statistic_from_dict({"kind": "sum", "features": [str(feature) for feature in row]})
 
 
 def _times(feature: Feature | None, columns: tuple[str, ...]) -> Feature:

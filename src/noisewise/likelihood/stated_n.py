@@ -46,6 +46,7 @@ from noisewise.statistics import (
     TruncatedSum,
 )
 from noisewise.statistics.enclosure import feature_range
+from noisewise.statistics.grouped import GroupedSums
 from noisewise.statistics.order import OrderStatistic
 
 __all__ = [
@@ -300,6 +301,16 @@ def _(statistic: Marginals, schema: Schema) -> Components:
     return tuple(found)
 
 
+@total_components.register
+def _(statistic: GroupedSums, schema: Schema) -> Components:
+    by, own = statistic.by_group()
+    count = len(statistic.groups(schema)) * len(own)
+    label = f"the sum of the counts by {' and '.join(by)}"
+    return tuple(
+        (tuple(range(j, count, len(own))), 1.0, label) for j, feature in enumerate(own) if not feature.columns()
+    )
+
+
 @singledispatch
 def component_ranges(statistic: object, schema: Schema) -> Ranges:
     """The components that are sums over records, with what one record adds at least and at most."""
@@ -330,6 +341,12 @@ def _nobody(*_: object) -> Components:
 
 def _no_sums(*_: object) -> Ranges:
     return ()
+
+
+@component_ranges.register
+def _(statistic: GroupedSums, schema: Schema) -> Ranges:
+    ranges = enumerate(feature_range(feature, schema) for feature in statistic.row(schema))
+    return tuple((j, low - error, high + error) for j, (low, high, error) in ranges)
 
 
 for _kind in (OrderStatistic, Records, SmallestEigenvalue):

@@ -95,7 +95,10 @@ def population_for(thing: object, told: object) -> object:
     """A population with that share; anything else as it is. What is neither plan nor release is refused elsewhere."""
     from noisewise.populations.presence import Told, with_presence
 
-    given = told if isinstance(told, list | tuple) else [told]
+    try:
+        given = [told] if not missing_members(told, Told) else list(cast(Iterable[object], told))
+    except TypeError:
+        return thing
     read = [cast(Told, one) for one in given if not missing_members(one, Told)]
     is_asked = any(one.schema.left_out for one in read) and bool(missing_members(thing, Model))
     if not is_asked or missing_members(thing, AnyPopulation):

@@ -170,6 +170,10 @@ class Population:
         """The column it was named for; none where it describes whichever one column a release uses."""
         return () if self.column is None else (self.column,)
 
+    def beside_shares(self, column: str, shares: Mapping[str, object]) -> Joint:
+        """This law as that of a column, and a share present with its prior for each name."""
+        return Joint(**{column: self}, **{presence: Bernoulli(p=prior) for presence, prior in shares.items()})
+
     def named(self, column: str) -> Population:
         """The same population, of this column only."""
         copy = object.__new__(Population)
@@ -327,6 +331,10 @@ class Joint:
     @property
     def supports(self) -> Mapping[str, Support]:
         return {told: self.columns[column].supports[name] for told, (column, name) in self._unknowns.items()}
+
+    def beside_shares(self, _column: str, shares: Mapping[str, object]) -> Joint:
+        """The same columns, and a share present with its prior for each name."""
+        return Joint(**self.columns, **{presence: Bernoulli(p=prior) for presence, prior in shares.items()})
 
     def __repr__(self) -> str:
         return f"Joint({', '.join(f'{name}={law!r}' for name, law in self.columns.items())})"

@@ -12,16 +12,16 @@ of those present, which a release holds beside its sums, tell it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol, cast
 
 import numpy as np
 from scipy import stats
 
 from noisewise.errors import Unsupported
 from noisewise.populations.cleaned import attach, sample_records
-from noisewise.populations.parameters import Array, Theta, rows_of
-from noisewise.populations.population import AnyPopulation, Bernoulli, Joint, Population, is_presence
+from noisewise.populations.parameters import Array, Theta, offers, rows_of
+from noisewise.populations.population import AnyPopulation, is_presence
 from noisewise.schema import PRESENCE, Schema, presence_name
 from noisewise.statistics.presence import left_out_of
 from noisewise.statistics.protocol import Statistic
@@ -40,6 +40,12 @@ class Told(Protocol):
     def schema(self) -> Schema: ...
 
 
+class _Joining(Protocol):
+    """A population of independent columns, to which others can be added."""
+
+    def beside_shares(self, column: str, shares: Mapping[str, object]) -> AnyPopulation: ...
+
+
 def with_presence(population: AnyPopulation, told: Sequence[Told]) -> AnyPopulation:
     """The population with a share present, of uniform prior, where values may be absent and it is silent on them."""
     needs = [needed for one in told for needed in needs_of(one.statistic, one.schema)]
@@ -47,10 +53,23 @@ def with_presence(population: AnyPopulation, told: Sequence[Told]) -> AnyPopulat
     if not silent:
         return population
     columns = sorted({name for one in told for name in one.statistic.columns()})
-    laws = _laws(population, told, columns)
+    attach(population, _every_column(told), columns)
     known = _described(population)
     blocks = _blocks([tuple(name for name in needed if name not in known) for needed in silent])
-    return Joint(**laws, **{presence_name(", ".join(block)): Bernoulli(p=stats.uniform(0, 1)) for block in blocks})
+    shares = {presence_name(", ".join(block)): stats.uniform(0, 1) for block in blocks}
+    if not offers(population, "beside_shares"):
+        raise Unsupported(
+            f"Values may be absent in these records, and a {type(population).__name__} cannot be joined with the share "
+            "that is present. Describe the columns one by one, as in Joint(income=..., age=...), or infer from "
+            "releases in which missing values were refused or filled in."
+        )
+    joined: AnyPopulation = cast(_Joining, population).beside_shares(columns[0], shares)
+    return joined
+
+
+def _every_column(told: Sequence[Told]) -> Schema:
+    columns = {name: entry for one in told for name, entry in one.schema.columns.items()}
+    return Schema(columns, n=1, neighbours="change-one", outside=told[0].schema.outside)
 
 
 def needs_of(statistic: Statistic, schema: Schema) -> list[Block]:
@@ -109,20 +128,6 @@ def sample_present(
     drawn = sample_records(rng, population, present_schema(population, schema), n, theta, (*names, *told))
     present = {presence_name(name): drawn[block] for block in told for name in _members(block) if name in needed}
     return {name: drawn[name] for name in names} | present
-
-
-def _laws(population: AnyPopulation, told: Sequence[Told], columns: Sequence[str]) -> dict[str, Population]:
-    """The law of each column by name; columns that depend on each other have no such form."""
-    if isinstance(population, Joint):
-        return dict(population.columns)
-    if isinstance(population, Population):
-        ((name, law),) = attach(population, told[0].schema, columns).items()
-        return {name: law}
-    raise Unsupported(
-        f"Values may be absent in these records, and a {type(population).__name__} cannot be joined with the share "
-        "that is present. Describe the columns one by one, as in Joint(income=..., age=...), or infer from releases in "
-        "which missing values were refused or filled in."
-    )
 
 
 def _described(population: AnyPopulation) -> set[str]:

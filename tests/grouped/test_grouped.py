@@ -1,0 +1,363 @@
+"""Grouped through `infer`: against enumeration and quadrature, at its limits, for several sets of records, refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import logsumexp
+
+import noisewise as nw
+from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.grouped.model import Grouped
+
+X = nw.column("x")
+FAST = {"draws": 1000, "chains": 4, "seed": 11, "progress": False}
+FAR = 4.9  # standard deviations: a false alarm in a million
+
+
+def schema_of(levels: list[str], n: int, high: float = 100.0) -> nw.Schema:
+    return nw.Schema({"x": nw.Bounded(0, high), "g": nw.Levels(levels)}, n=n, neighbours="change-one")
+
+
+def release_of(plan: nw.Plan, components: list[float], dataset: str = "made-up") -> nw.Release:
+    """A release of these numbers, to the nearest lattice step."""
+    steps = [round(value / step) for value, step in zip(components, plan.law.step, strict=True)]
+    return nw.Release.of(plan, steps, dataset=dataset, ledger_head=None, simulated=True)
+
+
+def flat(posterior: nw.Posterior, name: str) -> np.ndarray:
+    value = posterior.draws[name]
+    return value.reshape(-1, *value.shape[2:])
+
+
+def agree(draws: np.ndarray, cdf: object, slack: float = 0.002) -> None:
+    """The oracle's distribution function at quantiles of the draws is what these quantiles are."""
+    for p in (0.05, 0.25, 0.5, 0.75, 0.95):
+        found = cdf(np.quantile(draws, p))
+        assert abs(found - p) < FAR * np.sqrt(p * (1 - p) / len(draws)) + slack, (p, found)
+
+
+def normal_laplace(y: float, mean: np.ndarray, sd: np.ndarray, b: float) -> np.ndarray:
+    """The density of a normal sum with Laplace noise by the midpoint rule in probability."""
+    z = stats.norm.ppf((np.arange(800) + 0.5) / 800)
+    u = mean[..., None] + np.asarray(sd)[..., None] * z
+    return (np.exp(-np.abs(y - u) / b) / (2 * b)).mean(axis=-1)
+
+
+SIGMA, CENTRE, WIDTH = 8.0, 50.0, 15.0
+LAW = nw.Normal(mean=stats.norm(CENTRE, WIDTH), sd=SIGMA)
+
+
+class Enumerated:
+    """Two groups of N people: every size, every mean on a grid, by sums over all of it."""
+
+    def __init__(self, plan: nw.Plan, release: nw.Release, n: int) -> None:
+        law, own = plan.law, np.array(release.value) * np.array(plan.law.step)
+        self.m = np.linspace(CENTRE - 5 * WIDTH, CENTRE + 5 * WIDTH, 401)
+        prior = stats.norm(CENTRE, WIDTH).pdf(self.m)
+        self.sizes = np.arange(n + 1)
+        tables = []
+        for g in range(2):
+            count, total = own[2 * g], own[2 * g + 1]
+            b_count, b_sum = law.scale[2 * g], law.scale[2 * g + 1]
+            mean = self.sizes[:, None] * self.m
+            sd = np.sqrt(self.sizes)[:, None] * SIGMA + 0 * self.m
+            noise = np.exp(-np.abs(count - self.sizes) / b_count)
+            tables.append(noise[:, None] * prior * normal_laplace(total, mean, sd, b_sum))
+        first, second = tables[0], tables[1][::-1]  # n_2 = n - n_1; all sizes equally likely before
+        joint = first.sum(1) * second.sum(1)
+        self.size = joint / joint.sum()
+        self.means = [(self.size[:, None] * table / table.sum(1, keepdims=True)).sum(0) for table in (first, second)]
+        self.n = n
+
+    def mean_cdf(self, g: int):
+        upto = np.cumsum(self.means[g]) - self.means[g] / 2
+        return lambda at: np.interp(at, self.m, upto)
+
+    def share_cdf(self):
+        return lambda at: float(self.size @ stats.beta(1 + self.sizes, 1 + self.n - self.sizes).cdf(at))
+
+
+@pytest.mark.parametrize(("components", "n"), [([4.0, 230.0, 21.0, 1100.0], 25), ([0.4, 20.0, 12.0, 500.0], 12)])
+def test_two_groups_behind_laplace_noise_are_as_enumeration_says(components: list[float], n: int) -> None:
+    plan = nw.plan(nw.Mean(X, by="g"), schema_of(["a", "b"], n), guarantee=nw.PureDP(4))
+    release = release_of(plan, components)
+    posterior = nw.infer(release, nw.Grouped("g", x=LAW), **FAST)
+    oracle = Enumerated(plan, release, n)
+    for g in range(2):
+        agree(flat(posterior, "mean")[:, g], oracle.mean_cdf(g), slack=0.006)  # records beyond the bounds: 0.1 %
+    agree(flat(posterior, "share")[:, 0], oracle.share_cdf())
+    assert (flat(posterior, "size").sum(axis=1) == n).all()
+    assert list(dict(posterior.scalars())) == ["mean[a]", "mean[b]", "share[a]", "share[b]"]
+
+
+def test_pooled_groups_behind_gaussian_noise_are_as_quadrature_says() -> None:
+    """Given sizes, S_g ~ N(n M, n sigma^2 + n^2 tau^2 + noise): closed, so that only (M, tau) and sizes are summed."""
+    n, sizes = 60, np.arange(61)
+    plan = nw.plan(nw.Mean(X, by="g"), schema_of(["a", "b"], n), guarantee=nw.GaussianDP(4))
+    components = [7.0, 300.0, 52.0, 2900.0]
+    release = release_of(plan, components)
+    scale = np.array(plan.law.scale)
+    centre, tau = np.linspace(0, 100, 241), np.exp(np.linspace(np.log(0.02), np.log(80), 161))
+    prior = stats.norm(CENTRE, WIDTH).logpdf(centre)[:, None] + stats.halfnorm(scale=WIDTH).logpdf(tau) + np.log(tau)
+    log = np.zeros((len(sizes), len(centre), len(tau)))
+    for g, own in enumerate((sizes, n - sizes)):
+        k = own[:, None, None]
+        variance = k * SIGMA**2 + (k * tau[None, None, :]) ** 2 + scale[2 * g + 1] ** 2
+        log += -0.5 * (components[2 * g + 1] - k * centre[None, :, None]) ** 2 / variance - 0.5 * np.log(variance)
+        log += (-0.5 * ((components[2 * g] - own) / scale[2 * g]) ** 2)[:, None, None]
+    weight = np.exp(log + prior - logsumexp(log + prior))
+    posterior = nw.infer(release, nw.Grouped("g", x=LAW, pooled=("mean",)), **FAST)
+    agree(
+        flat(posterior, "mean.centre"),
+        lambda at: np.interp(at, centre, np.cumsum(weight.sum((0, 2))) - weight.sum((0, 2)) / 2),
+        slack=0.02,
+    )
+    agree(
+        flat(posterior, "mean.spread"),
+        lambda at: np.interp(at, tau, np.cumsum(weight.sum((0, 1))) - weight.sum((0, 1)) / 2),
+        slack=0.02,
+    )
+    k = sizes[:, None, None]
+    precision = 1 / tau**2 + k**2 / (k * SIGMA**2 + scale[1] ** 2)
+    middle = (centre[:, None] / tau**2 + k * components[1] / (k * SIGMA**2 + scale[1] ** 2)) / precision
+    agree(
+        flat(posterior, "mean")[:, 0],
+        lambda at: float(np.sum(weight * stats.norm.cdf((at - middle) * np.sqrt(precision)))),
+        slack=0.01,
+    )
+    assert "leans on the prior of mean.spread" in str(posterior.verdict)
+
+
+# ---- limits ----
+
+
+def test_without_noise_the_answer_is_that_of_the_confidential_counts_and_sums() -> None:
+    """One person, five, and 94: normal records with known sd have a normal posterior given n_g and S_g."""
+    sizes, sums = np.array([1, 5, 94]), np.array([41.0, 260.0, 5100.0])
+    plan = nw.plan(nw.Mean(X, by="g"), schema_of(["a", "b", "c"], 100), guarantee=nw.PureDP(20_000))
+    components = np.stack([sizes, sums], axis=1).ravel().tolist()
+    posterior = nw.infer(release_of(plan, components), nw.Grouped("g", x=LAW), **FAST)
+    precision = 1 / WIDTH**2 + sizes / SIGMA**2
+    mean, sd = (CENTRE / WIDTH**2 + sums / SIGMA**2) / precision, precision**-0.5
+    for g in range(3):
+        agree(flat(posterior, "mean")[:, g], stats.norm(mean[g], sd[g]).cdf, slack=0.01)
+    assert (flat(posterior, "size") == sizes).all()
+
+
+def test_with_nothing_but_noise_the_answer_is_the_prior() -> None:
+    plan = nw.plan(nw.Mean(X, by="g"), schema_of(["a", "b", "c"], 30), guarantee=nw.PureDP("1/10000"))
+    posterior = nw.infer(release_of(plan, [0.0] * 6), nw.Grouped("g", x=LAW), **FAST)
+    for g in range(3):
+        agree(flat(posterior, "mean")[:, g], stats.norm(CENTRE, WIDTH).cdf)
+        agree(flat(posterior, "share")[:, g], stats.beta(1, 2).cdf)
+    assert "next to nothing about a, b, c" in str(posterior.verdict)
+
+
+def test_a_group_that_nobody_is_in_keeps_its_prior() -> None:
+    plan = nw.plan(nw.Mean(X, by="g"), schema_of(["a", "b"], 500), guarantee=nw.PureDP(50))
+    posterior = nw.infer(release_of(plan, [0.0, 0.0, 500.0, 24_000.0]), nw.Grouped("g", x=LAW), **FAST)
+    agree(flat(posterior, "mean")[:, 0], stats.norm(CENTRE, WIDTH).cdf, slack=0.02)
+
+
+def test_no_spread_is_one_common_mean_and_a_wide_one_separate_means() -> None:
+    plan = nw.plan(nw.Mean(X, by="g"), schema_of(["a", "b"], 200), guarantee=nw.GaussianDP(20))
+    release = release_of(plan, [80.0, 4000.0, 120.0, 6240.0])
+    same = nw.Grouped("g", x=LAW, pooled="mean", spread=stats.halfnorm(scale=1e-3))
+    posterior = nw.infer(release, same, **FAST)
+    means = flat(posterior, "mean")
+    assert np.abs(means[:, 0] - means[:, 1]).max() < 0.02
+    precision = 1 / WIDTH**2 + 200 / SIGMA**2
+    mean = (CENTRE / WIDTH**2 + 10_240 / SIGMA**2) / precision
+    agree(means[:, 0], stats.norm(mean, precision**-0.5).cdf, slack=0.05)  # a little noise is left
+    wide = nw.Grouped("g", x=LAW, pooled="mean", spread=stats.uniform(500, 1))
+    apart = flat(nw.infer(release, wide, **FAST), "mean")
+    for g, (count, total) in enumerate(((80, 4000), (120, 6240))):
+        agree(apart[:, g], stats.norm(total / count, SIGMA / np.sqrt(count)).cdf, slack=0.05)
+
+
+def test_indicator_features_of_the_old_way_tell_the_same() -> None:
+    """Sums of 1[g] and x 1[g] as one normal row over all records, p and both means on a grid: the law of `mean`."""
+    n, noise = 400, nw.GaussianDP(3)
+    plan = nw.plan(nw.Mean(X, by="g"), schema_of(["a", "b"], n), guarantee=noise)
+    y = np.array([150.0, 7000.0, 251.0, 13_200.0])
+    scale = np.array(plan.law.scale)
+    p, a, b = np.linspace(0.25, 0.52, 61), np.linspace(40, 54, 81), np.linspace(48, 57, 81)
+    share, first, second = (part.ravel() for part in np.meshgrid(p, a, b, indexing="ij"))
+    mean = np.stack([share, share * first, 1 - share, (1 - share) * second], axis=1)
+    seconds = np.stack([share, share * (first**2 + SIGMA**2), 1 - share, (1 - share) * (second**2 + SIGMA**2)], axis=1)
+    covariance = np.einsum("ki,ij->kij", seconds, np.eye(4)) - mean[:, :, None] * mean[:, None, :]
+    covariance[:, 0, 1] = covariance[:, 1, 0] = share * first - mean[:, 0] * mean[:, 1]
+    covariance[:, 2, 3] = covariance[:, 3, 2] = (1 - share) * second - mean[:, 2] * mean[:, 3]
+    total = n * covariance + np.diag(scale**2)
+    residual = y - n * mean
+    log = -0.5 * np.einsum("ki,ki->k", residual, np.linalg.solve(total, residual[..., None])[..., 0])
+    log += -0.5 * np.linalg.slogdet(total)[1] + stats.norm(CENTRE, WIDTH).logpdf(first)
+    log += stats.norm(CENTRE, WIDTH).logpdf(second)
+    weight = np.exp(log - logsumexp(log))
+    posterior = nw.infer(release_of(plan, y.tolist()), nw.Grouped("g", x=LAW), **FAST)
+    for value, draws in (
+        (first, flat(posterior, "mean")[:, 0]),
+        (second, flat(posterior, "mean")[:, 1]),
+        (share, flat(posterior, "share")[:, 0]),
+    ):
+        middle = weight @ value
+        sd = np.sqrt(weight @ (value - middle) ** 2)
+        assert abs(draws.mean() - middle) < 0.1 * sd + FAR * sd / np.sqrt(len(draws))
+        assert draws.std() == pytest.approx(sd, rel=0.1)
+
+
+# ---- several sets of records ----
+
+
+def test_two_releases_of_the_same_records_are_one_law() -> None:
+    """A count and sums of the same people, with little noise: the answer is that of both, and n_g is one number."""
+    schema = schema_of(["a", "b"], 60)
+    count = nw.plan(nw.Count(by="g"), schema, guarantee=nw.PureDP(40))
+    sums = nw.plan(nw.Sum(X, by="g"), schema, guarantee=nw.PureDP(400))
+    releases = [release_of(count, [12.0, 48.0]), release_of(sums, [480.0, 2640.0])]
+    posterior = nw.infer(releases, nw.Grouped("g", x=LAW), **FAST)
+    assert (flat(posterior, "size") == [12, 48]).mean() > 0.99
+    for g, (n, total) in enumerate(((12, 480), (48, 2640))):
+        precision = 1 / WIDTH**2 + n / SIGMA**2
+        agree(
+            flat(posterior, "mean")[:, g],
+            stats.norm((CENTRE / WIDTH**2 + total / SIGMA**2) / precision, precision**-0.5).cdf,
+            slack=0.02,
+        )
+
+
+def test_several_data_sets_share_the_parameters_and_have_sizes_of_their_own() -> None:
+    plans = [nw.plan(nw.Mean(X, by="g"), schema_of(["a", "b"], n), guarantee=nw.PureDP(2000)) for n in (40, 100)]
+    releases = [
+        release_of(plans[0], [10.0, 400.0, 30.0, 1650.0], "one"),
+        release_of(plans[1], [60.0, 2700.0, 40.0, 2200.0], "other"),
+    ]
+    posterior = nw.infer(releases, nw.Grouped("g", x=LAW), **FAST)
+    assert (flat(posterior, "size") == [[10, 30], [60, 40]]).mean() > 0.99
+    for g, (n, total) in enumerate(((70, 3100), (70, 3850))):
+        precision = 1 / WIDTH**2 + n / SIGMA**2
+        agree(
+            flat(posterior, "mean")[:, g],
+            stats.norm((CENTRE / WIDTH**2 + total / SIGMA**2) / precision, precision**-0.5).cdf,
+            slack=0.02,
+        )
+    agree(flat(posterior, "share")[:, 0], stats.beta(71, 71).cdf, slack=0.01)
+
+
+def test_holders_apart_are_each_what_their_own_release_says() -> None:
+    schema = nw.Schema({"x": nw.Bounded(0, 100)}, n=200, neighbours="change-one")
+    plan = nw.plan(nw.Mean(X), schema, guarantee=nw.PureDP(1))
+    releases = [nw.simulate(plan, LAW, at={"mean": mean}, seed=k) for k, mean in enumerate((35.0, 60.0))]
+    posterior = nw.infer(releases, nw.Grouped(holders=True, x=LAW, names=["first", "second"]), **FAST)
+    assert [label for label, _ in posterior.scalars()] == ["mean[first]", "mean[second]"]
+    for g, release in enumerate(releases):
+        alone = nw.infer(release, LAW, seed=1, progress=False)
+        sd = alone.sd["mean"]
+        assert abs(flat(posterior, "mean")[:, g].mean() - alone.mean["mean"]) < 0.1 * sd
+        assert flat(posterior, "mean")[:, g].std() == pytest.approx(sd, rel=0.1)
+
+
+def test_a_yes_and_no_column_is_beta_binomial_without_noise() -> None:
+    plan = nw.plan(nw.Mean(X, by="g"), schema_of(["a", "b"], 50, high=1.0), guarantee=nw.PureDP(2000))
+    posterior = nw.infer(
+        release_of(plan, [10.0, 3.0, 40.0, 1.0]), nw.Grouped("g", x=nw.Bernoulli(p=stats.beta(1, 2))), **FAST
+    )
+    for g, (yes, no) in enumerate(((3, 7), (1, 39))):
+        agree(flat(posterior, "p")[:, g], stats.beta(1 + yes, 2 + no).cdf, slack=0.01)
+    assert "binomial" in posterior.law
+
+
+def test_a_private_number_of_records_is_stated() -> None:
+    schema = nw.Schema({"x": nw.Bounded(0, 100), "g": nw.Levels(["a", "b"])}, n_max=500, neighbours="add-remove")
+    plan = nw.plan(nw.Mean(X, by="g"), schema, guarantee=nw.PureDP(2000))
+    release = release_of(plan, [30.0, 1500.0, 70.0, 3400.0])
+    posterior = nw.infer(release, nw.Grouped("g", x=LAW), n=100, **FAST)
+    assert (flat(posterior, "size") == [30, 70]).mean() > 0.99
+    assert "as the analyst stated it" in str(posterior.verdict)
+    with pytest.raises(InvalidArgument, match="private"):
+        nw.infer(release, nw.Grouped("g", x=LAW), **FAST)
+
+
+# ---- what does not fit is refused in a sentence ----
+
+
+def test_what_is_not_meant_is_refused_where_it_is_written() -> None:
+    with pytest.raises(InvalidArgument, match="holders=True"):
+        nw.Grouped(x=LAW)
+    with pytest.raises(InvalidArgument, match="exactly one column"):
+        nw.Grouped("g", x=LAW, y=LAW)
+    with pytest.raises(InvalidArgument, match="cannot both make the groups"):
+        nw.Grouped("x", x=LAW)
+    with pytest.raises(InvalidArgument, match="name unknown parameters"):
+        nw.Grouped("g", x=LAW, pooled=("sd",))
+    with pytest.raises(InvalidArgument, match="law of one column"):
+        nw.Grouped("g", x=nw.Joint(x=LAW, y=LAW))
+    with pytest.raises(InvalidArgument, match="one or two"):
+        nw.Grouped("g", x=nw.Normal(mean=1.0, sd=2.0))
+    with pytest.raises(InvalidArgument, match="above 0"):
+        nw.Grouped("g", x=LAW, pooled="mean", spread=stats.norm(0, 1))
+    with pytest.raises(InvalidArgument, match="2 numbers, but there are 3"):
+        nw.Grouped("g", x=LAW, names=["a", "b", "c"], shares=stats.dirichlet([1, 1]))
+    with pytest.raises(InvalidArgument, match="not known yet"):
+        nw.Grouped("g", x=LAW).sample_prior(np.random.default_rng(1), 2)
+
+
+def test_releases_that_do_not_fit_are_refused_with_the_reason() -> None:
+    columns = {"x": nw.Bounded(0, 9), "y": nw.Bounded(0, 9), "g": nw.Levels(["a", "b"]), "h": nw.Levels(["c", "d"])}
+    schema = nw.Schema(columns, n=50, neighbours="change-one")
+    y = nw.column("y")
+    for statistic, words in (
+        (nw.Mean(X), "says nothing by group"),
+        (nw.Mean(X, by="h"), "is by h, but the population is grouped by g"),
+        (nw.Mean(y, by="g"), "reads column 'y'"),
+        (nw.Mean(X * nw.column("h").equals("c"), by="g"), "reads column 'h'"),
+    ):
+        plan = nw.plan(statistic, schema, guarantee=nw.PureDP(1))
+        release = release_of(plan, [0.0] * len(plan.law.step))
+        with pytest.raises(Unsupported, match=words):
+            nw.infer(release, nw.Grouped("g", x=LAW), **FAST)
+    plan = nw.plan(nw.Mean(X, by="g"), schema, guarantee=nw.PureDP(1))
+    release = release_of(plan, [0.0] * 4)
+    with pytest.raises(Unsupported, match="names the groups"):
+        nw.infer(release, nw.Grouped("g", x=LAW, names=["u", "v"]), **FAST)
+    with pytest.raises(Unsupported, match="is by group"):
+        nw.infer(release, nw.Grouped(holders=True, x=LAW), **FAST)
+
+
+def test_two_columns_make_groups_by_pairs() -> None:
+    columns = {"x": nw.Bounded(0, 100), "g": nw.Levels(["a", "b"]), "h": nw.Levels(["c", "d"])}
+    schema = nw.Schema(columns, n=200, neighbours="change-one")
+    population = nw.Grouped(["g", "h"], x=LAW).of_schema(schema)
+    assert population.groups == ("a, c", "a, d", "b, c", "b, d")
+    plan = nw.plan(nw.Mean(X, by=["g", "h"]), schema, guarantee=nw.GaussianDP(50))
+    at = {"mean": [30.0, 40.0, 50.0, 60.0], "share": [0.1, 0.2, 0.3, 0.4]}
+    release = nw.simulate(plan, population, at=at, seed=5)
+    posterior = nw.infer(release, nw.Grouped(["g", "h"], x=LAW), **FAST)
+    assert np.all(np.abs(flat(posterior, "mean").mean(0) - at["mean"]) < 5 * flat(posterior, "mean").std(0))
+
+
+def test_a_population_is_written_and_read_back() -> None:
+    law = nw.Normal(mean=stats.norm(50, 20), sd=stats.halfnorm(scale=20))
+    for population in (
+        nw.Grouped("g", x=law),
+        nw.Grouped(["g", "h"], x=law, pooled=("sd", "mean"), spread={"mean": stats.halfnorm(scale=3)}),
+        nw.Grouped(holders=True, x=law, pooled="mean", names=["a", "b"]),
+        nw.Grouped("g", x=law, names=["a", "b"], shares=stats.dirichlet([1.5, 2.0])),
+    ):
+        again = Grouped.from_spec(population.to_spec())
+        assert again.to_spec() == population.to_spec()
+        assert again.free == population.free
+        assert again.by == population.by
+
+
+def test_every_group_has_its_law_and_its_rows() -> None:
+    population = nw.Grouped("g", x=LAW, names=["a", "b"])
+    draws = {"mean": np.arange(12.0).reshape(2, 3, 2), "share": np.full((2, 3, 2), 0.5)}
+    laws = population.laws_by_group(draws)
+    assert list(laws) == ["a", "b"]
+    assert laws["b"][0] is LAW
+    assert laws["b"][1]["mean"].tolist() == [1.0, 3.0, 5.0, 7.0, 9.0, 11.0]
+    with pytest.raises(InvalidArgument, match="no group 'c'"):
+        population.population_of(draws, "c")
