@@ -36,7 +36,7 @@ def test_yes_no_responses_and_counts_are_calibrated(rng, kind, link):
 @pytest.mark.grid(cells=8)
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "epsilon"), [(100, 10.0), (1000, 2.0), (10_000, 5.0)])
-@pytest.mark.parametrize(("kind", "link"), itertools.product(KINDS, ("logistic", "probit", "poisson")))
+@pytest.mark.parametrize(("kind", "link"), list(itertools.product(KINDS, ("logistic", "probit", "poisson"))))
 def test_so_they_are_in_every_size(rng, kind, link, n, epsilon):
     assert smallest_p_value(ranks(rng, 150, kind, link, n=n, epsilon=epsilon)) > ALARM
 
