@@ -11,7 +11,7 @@ WORKERS ?= 2
 # Tests draw fresh entropy for every change of the code, and the same again until the next (tests/conftest.py).
 export NOISEWISE_TEST_SEED ?= $(shell git log -1 --format=%H -- src 2>/dev/null)
 
-.PHONY: demo test test-all test-spark test-postgres lint marks bench docs clean
+.PHONY: demo test test-all test-grids test-spark test-postgres lint marks bench docs clean
 
 $(READY): pyproject.toml requirements-dev.txt
 	$(PYTHON) -c 'import sys; sys.exit("Noisewise needs Python 3.11 or newer; run make PYTHON=python3.11") if sys.version_info < (3, 11) else None'
@@ -27,6 +27,10 @@ test: $(READY)
 
 test-all: $(READY)
 	$(BIN)/python -m pytest -n $(WORKERS)
+
+# Every cell of the large grids, of which test-all runs some: hours on two cores.
+test-grids: $(READY)
+	NOISEWISE_GRIDS=whole $(BIN)/python -m pytest -n $(WORKERS) -m grid
 
 # Real engines, each with what it needs installed on first use; tests of an engine that is not there are skipped.
 test-spark: $(READY)

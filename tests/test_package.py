@@ -68,7 +68,7 @@ def test_every_public_name_resolves_and_plan_stays_a_function() -> None:
         assert getattr(nw, name) is not None
     modules = {path.stem for path in SOURCE.iterdir()}
     assert not modules & set(nw.__all__)  # no module shadows a name
-    assert set(nw.__all__) == set(nw._MODULE_OF)
+    assert set(nw.__all__) == set(nw._homes())
 
 
 def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import tomllib
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from noisewise.cli.actions import PlainConsole, cell, show_ledger, show_release
 from noisewise.html import Section
 from noisewise.inference.posterior import Posterior
 from noisewise.inference.verdict import Verdict, Words
-from noisewise.printable import printable, printable_lines, shown
+from noisewise.printable import printable, printable_lines, shown, toml_key, toml_text
 from noisewise.release import Release
 from noisewise.report.words import describe_release
 
@@ -112,3 +113,28 @@ def test_a_name_that_is_no_formula_is_drawn(rng: np.random.Generator) -> None:
     from noisewise.report.plots import posterior_plot
 
     assert posterior_plot([{"name": "$\\frac$", "draws": rng.normal(size=(2, 50)), "interval": (-1, 1), "level": 0.9}])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "income",
+        "CO(GT)",
+        "net income",
+        "",
+        "a.b",
+        'say "so"',
+        "back\\slash",
+        "tab\tin it",
+        "Größe",
+        "\u202e",
+        "\x7f",
+        "😀",
+        "\x00",
+    ],
+)
+def test_a_key_and_a_text_in_toml_are_read_back_as_they_are(name: str) -> None:
+    assert tomllib.loads(f"missing = {{ {toml_key(name)} = 3 }}") == {"missing": {name: 3}}
+    assert tomllib.loads(f"key = {toml_text(name)}") == {"key": name}
+    assert "\n" not in toml_key(name + "\n")
+    assert toml_key("income") == "income"

@@ -6,6 +6,7 @@ publishes never loads what an analyst needs.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 import time
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from noisewise.evaluate.calibration import calibrate
     from noisewise.graphical.model import GraphicalModel
     from noisewise.grouped.model import Grouped
+    from noisewise.holder.check import RecordCheck
     from noisewise.holder.curator import make_release, make_releases
     from noisewise.holder.ledger import Ledger
     from noisewise.holder.respond import respond
@@ -62,6 +64,8 @@ if TYPE_CHECKING:
     from noisewise.privacy.guarantee import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP
     from noisewise.query import Answer, Query
     from noisewise.regression.estimator import PrivateLinearRegression
+    from noisewise.regression.glm.given_rows import GivenRows
+    from noisewise.regression.glm.model import LogisticRegression, PoissonRegression, ProbitRegression
     from noisewise.regression.model import LinearRegression
     from noisewise.regression.priors import GivenMoments, NormalCovariates, NormalInverseGamma
     from noisewise.release import Release
@@ -85,46 +89,8 @@ if TYPE_CHECKING:
     )
 
 __version__ = "0.1.0"
-
-_HOME = {
-    "noisewise.design.choice": "Choice choose",
-    "noisewise.design.continuous": "best_cells best_clamp best_exponent best_weights",
-    "noisewise.design.expected": "Precision design_curve precision",
-    "noisewise.design.information": "Information information",
-    "noisewise.design.precision": "epsilon_for",
-    "noisewise.errors": "BudgetExceeded DifferentRecords Incomparable InvalidArgument InvalidData InvalidRelease "
-    "InvalidSpec LedgerError NoisewiseError Unsupported",
-    "noisewise.graphical.model": "GraphicalModel",
-    "noisewise.grouped.model": "Grouped",
-    "noisewise.holder.curator": "make_release make_releases",
-    "noisewise.holder.ledger": "Ledger",
-    "noisewise.holder.respond": "respond",
-    "noisewise.holder.respondent": "Respondent",
-    "noisewise.holder.table": "Table",
-    "noisewise.evaluate.calibration": "calibrate",
-    "noisewise.inference.infer": "infer",
-    "noisewise.inference.posterior": "Posterior",
-    "noisewise.models.simulate": "simulate",
-    "noisewise.online.survey": "Survey",
-    "noisewise.point.estimator": "Estimator",
-    "noisewise.point.optimal": "optimal_estimator",
-    "noisewise.populations.multivariate": "MultivariateNormal",
-    "noisewise.populations.population": "Bernoulli Categorical Exponential Gamma Joint LocationScale LogNormal "
-    "Normal Poisson Population Uniform",
-    "noisewise.planning": "Plan plan",
-    "noisewise.privacy.guarantee": "ApproxDP GaussianDP PureDP ZeroConcentratedDP",
-    "noisewise.query": "Answer Query",
-    "noisewise.regression.estimator": "PrivateLinearRegression",
-    "noisewise.regression.model": "LinearRegression",
-    "noisewise.regression.priors": "GivenMoments NormalCovariates NormalInverseGamma",
-    "noisewise.release": "Release",
-    "noisewise.schema": "Bounded Levels Schema",
-    "noisewise.statistics": "Count Histogram Marginals Maximum Mean Median Minimum Moments Quantile Records "
-    "SmallestEigenvalue Sum TruncatedSum column statistic",
-}
 # `compilation` keeps nothing on disk in a process that is older than a source file.
 IMPORTED_AT = time.time_ns()
-_MODULE_OF = {name: module for module, names in _HOME.items() for name in names.split()}
 
 __all__ = [
     "Answer",
@@ -141,6 +107,7 @@ __all__ = [
     "Gamma",
     "GaussianDP",
     "GivenMoments",
+    "GivenRows",
     "GraphicalModel",
     "Grouped",
     "Histogram",
@@ -157,6 +124,7 @@ __all__ = [
     "LinearRegression",
     "LocationScale",
     "LogNormal",
+    "LogisticRegression",
     "Marginals",
     "Maximum",
     "Mean",
@@ -170,13 +138,16 @@ __all__ = [
     "NormalInverseGamma",
     "Plan",
     "Poisson",
+    "PoissonRegression",
     "Population",
     "Posterior",
     "Precision",
     "PrivateLinearRegression",
+    "ProbitRegression",
     "PureDP",
     "Quantile",
     "Query",
+    "RecordCheck",
     "Records",
     "Release",
     "Respondent",
@@ -211,10 +182,26 @@ __all__ = [
 ]  # fmt: skip
 
 
+@functools.cache
+def _homes() -> dict[str, str]:
+    """The module of each public name, read from the imports above: written once, where the import rules see them."""
+    import ast
+    import pkgutil
+
+    found: dict[str, str] = {}
+
+    class Imports(ast.NodeVisitor):
+        def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+            found.update({alias.name: str(node.module) for alias in node.names if alias.name in __all__})
+
+    Imports().visit(ast.parse(pkgutil.get_data(__name__, "__init__.py") or b""))
+    return found
+
+
 def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
+    if name not in __all__:
         raise AttributeError(f"module 'noisewise' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_MODULE_OF[name]), name)
+    value = getattr(importlib.import_module(_homes()[name]), name)
     setattr(sys.modules[__name__], name, value)
     return value
 

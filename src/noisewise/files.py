@@ -5,6 +5,8 @@ such as /dev/zero is refused, and so is what is larger than its reader says. JSO
 because a parsed value takes far more memory than its text: containers and texts are limited in number, numbers in
 length, nesting in depth.
 
+What is written appears whole or not at all (`write_whole`), and is everyone's to read unless its mode says otherwise.
+
 A command that pays or works for long asks `checked_place` or `checked_folder` first: whether the file can be written
 is found out by writing one, not by reading permissions.
 """
@@ -26,13 +28,14 @@ from noisewise.printable import printable, shown
 
 __all__ = [
     "check_depth", "checked_folder", "checked_path", "checked_place", "checked_plot", "has_one_name", "open_file",
-    "read_file", "read_json", "synchronise",
+    "read_file", "read_json", "synchronise", "write_whole",
 ]  # fmt: skip
 
 MOST_CONTAINERS = 100_000  # lists and objects in a JSON text
 TEXTS_OF_A_CONTAINER = 10  # on average, keys among them
 LONGEST_NUMBER = 1000  # characters
 DEEPEST = 64
+EVERYONES, OWN = 0o644, 0o600  # modes: for whoever reads files here, for their owner alone
 
 Refuse = Callable[[str], NoisewiseError]
 
@@ -172,6 +175,24 @@ def checked_folder(path: object, option: str = "") -> Path:
         raise _refused(option, wanted, f"{printable(nearest)!r} is a file", "give a folder")
     _try_to_write(option, wanted, nearest)
     return wanted
+
+
+def write_whole(path: Path, data: bytes, *, mode: int = EVERYONES, told: str = "") -> None:
+    """Write a file that appears whole or not at all; `told` ends the sentence of a failure."""
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # made with mode 0600
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.chmod(temporary, mode)
+            os.replace(temporary, path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise NoisewiseError(f"Cannot write {printable(path)!r}: {error.strerror}. {told}".strip()) from None
 
 
 def has_one_name(path: Path, being_made: tuple[str, str]) -> bool:

@@ -81,6 +81,19 @@ def listed_releases(releases: object) -> tuple[Release, ...]:
     return tuple(given)
 
 
+def refuse_left_out(releases: Iterable[Release], learner: str) -> None:
+    """Refuse releases of those present, for whom n is not the number of records behind a sum."""
+    for release in releases:
+        columns = [name for name in release.statistic.columns() if name in release.schema.left_out]
+        if columns:
+            raise Unsupported(
+                f"Missing values of {columns[0]!r:.60} were left out of {release.statistic!s:.100}, so that how many "
+                f"rows are behind its sums is private, and {learner} takes n for it. Ask for a release in which "
+                "missing values were refused or filled in with a public value, or infer the columns' own laws from "
+                "means or tables of those present."
+            )
+
+
 def stated_sizes(releases: tuple[Release, ...], n: object) -> list[int]:
     """The number of records behind each release: public under change-one, else as the analyst states it."""
     private = [release for release in releases if not release.schema.is_change_one]

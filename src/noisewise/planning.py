@@ -17,6 +17,7 @@ from typing import Protocol
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import fraction
+from noisewise.html import MOST_SHOWN, Section, pieces
 from noisewise.lattice import Lattice
 from noisewise.laws import Form, Law, additive_law
 from noisewise.laws.finite import FiniteLaw, adjacent, satisfies
@@ -120,6 +121,9 @@ class Plan:
         size = f"n = {schema.n}" if schema.is_change_one else f"at most {schema.n_max} records (the number is private)"
         part = "" if self.part is None else f", part {self.part[0]} to {self.part[1]}"
         lines = [f"{self.statistic} over {size}{part}; neighbours: {schema.neighbours}."]
+        absent = [name for name in self.statistic.columns() if name in schema.left_out]
+        if absent:
+            lines.append(f"Left out where {' or '.join(absent)} is missing; how many are present is private.")
         lines.append(f"Price: {self.guarantee} ({self.guarantee.kind}), by the {self.mechanism} mechanism.")
         if self.sensitivity is not None:
             lines.append(f"Sensitivity of the weighted sums: {self.sensitivity}.")
@@ -129,6 +133,19 @@ class Plan:
         if len(self.noise) > len(shown):
             lines.append(f"  ... and {len(self.noise) - len(shown)} more components.")
         return "\n".join(map(printable, lines))
+
+    def _repr_html_(self) -> str:
+        schema, shown = self.part_schema, self.noise[:MOST_SHOWN]
+        size = f"n = {schema.n}" if schema.is_change_one else f"at most {schema.n_max} records, their number private"
+        part = "" if self.part is None else f", part {self.part[0]} to {self.part[1]}"
+        lines = [f"Over {size}{part}; neighbours: {schema.neighbours}. Price: {self.guarantee}."]
+        if self.sensitivity is not None:
+            lines.append(f"Sensitivity of the weighted sums: {self.sensitivity}.")
+        if len(self.noise) > len(shown):
+            lines.append(f"{len(self.noise) - len(shown)} more components.")
+        rows = [(noise.label, noise.words) for noise in shown]
+        title = f"Plan: {self.statistic} by {self.mechanism}"
+        return pieces(Section(title, text="\n\n".join(lines), header=("component", "noise"), rows=rows))
 
     def __str__(self) -> str:
         return f"{self.statistic} by {self.mechanism} at {self.guarantee}"

@@ -14,12 +14,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Integral
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -27,7 +25,8 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, Strict
 
 from noisewise.errors import InvalidArgument, InvalidRelease, NoisewiseError
 from noisewise.exact import fraction
-from noisewise.files import checked_path, read_file, read_json
+from noisewise.files import checked_path, read_file, read_json, write_whole
+from noisewise.html import MOST_SHOWN, Section, pieces
 from noisewise.laws import Form, Law, action_law, additive_law, cell_law, law_from_dict
 from noisewise.planning import Part, Plan, canonical, planned_again, proven
 from noisewise.printable import printable, shown
@@ -41,6 +40,7 @@ from noisewise.statistics.text import is_new_in_format_2
 FORMAT, FORMAT_2 = "noisewise-release/1", "noisewise-release/2"  # 2 only where 1 has no word for what is in it
 LARGEST_FILE = 200 * 2**20
 LARGEST_VALUE = 2**100
+ASK_AGAIN = "A paid release is stored in its ledger; asking for it again is free."
 ENOUGH = 1 - 1e-9  # of the noise that is due; a margin for later rounding rules
 
 Whole = Annotated[StrictInt, Field(gt=-LARGEST_VALUE, lt=LARGEST_VALUE)]
@@ -134,8 +134,8 @@ class Release:
 
     @property
     def format(self) -> str:
-        """The format of its file: 2 where a unit, a feature or a group is one that readers of format 1 do not know."""
-        is_new = bool(self.schema.units) or is_new_in_format_2(self.statistic)
+        """The format of its file: 2 where readers of format 1 do not know a unit, a feature, a group or "leave-out"."""
+        is_new = bool(self.schema.units) or bool(self.schema.left_out) or is_new_in_format_2(self.statistic)
         return FORMAT_2 if is_new else FORMAT
 
     def __str__(self) -> str:
@@ -146,6 +146,23 @@ class Release:
 
     def __repr__(self) -> str:
         return f"<Release {self}>"
+
+    def _repr_html_(self) -> str:
+        schema, law = self.schema, self.law
+        size = f"{schema.n} records" if schema.is_change_one else f"at most {schema.n_max} records"
+        text = f"Of {size}, at {self.guarantee}; neighbours: {schema.neighbours}. Noise: {law.words()}"
+        if self.simulated:
+            text = f"SIMULATED: it describes no real records.\n\n{text}"
+        spreads = [""] * len(self.value)
+        if law.form is Form.NUMBER and not self.statistic.is_local:
+            spreads = [f"{sd / self.divisor:.4g}" for sd in additive_law(law).sd]
+        labels = [f"{len(self.value)} answers"] if self.statistic.is_local else self.labels
+        values = ["sorted or counted"] if self.statistic.is_local else [f"{value:.6g}" for value in self.estimate]
+        rows = list(zip(labels, values, spreads, strict=False))[:MOST_SHOWN]
+        if len(self.value) > len(rows) and not self.statistic.is_local:
+            text += f"\n\n{len(self.value) - len(rows)} more components."
+        title = f"Release: {self.statistic}"
+        return pieces(Section(title, text=text, header=("component", "noisy value", "noise sd"), rows=rows))
 
     def to_dict(self) -> dict[str, object]:
         """The plain form, with its hash."""
@@ -162,7 +179,7 @@ class Release:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the release as JSON; the file appears whole or not at all."""
-        write_whole(checked_path(path), self.to_bytes())
+        write_whole(checked_path(path), self.to_bytes(), told=ASK_AGAIN)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Release:
@@ -241,27 +258,6 @@ class Release:
 def json_schema() -> dict[str, Any]:
     """The JSON schema of the release format."""
     return ReleaseFile.model_json_schema(by_alias=True)
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file that appears whole or not at all."""
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(data)
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise NoisewiseError(
-            f"Cannot write {printable(path)!r}: {error.strerror}. A paid release is stored in its ledger; "
-            "asking for it again is free."
-        ) from None
 
 
 def _from_form(cls: type[Release], form: ReleaseFile) -> Release:

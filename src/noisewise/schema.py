@@ -7,22 +7,34 @@ travels in every release, because every sensitivity and every likelihood depends
 
     neighbours = "change-one"   n is public and fixed; one record is replaced by another
     neighbours = "add-remove"   n is private (`n_max` is declared); one record appears or disappears
+
+A missing value is refused, filled in with a public value, or left out: with `missing="leave-out"` a feature adds
+nothing where one of its columns is missing. Then whether a value is present is a fact about the record like any other,
+and `completed()` has a column for it.
 """
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from numbers import Integral
 from types import MappingProxyType
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import fraction, integer
+from noisewise.html import MOST_SHOWN, Section, pieces
 from noisewise.printable import did_you_mean, shown
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Numbers = NDArray[np.float64]
+    Flags = NDArray[np.bool_]
 
 Level = str | int
 LARGEST_N = 2**40
@@ -30,6 +42,8 @@ LARGEST_BOUND = 1e30
 LARGEST_LEVELS = 100_000
 LONGEST_LEVEL = 200  # characters
 LONGEST_UNIT = 40
+LONGEST_NAME = 200
+LEAVE_OUT = "leave-out"
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -52,6 +66,19 @@ class Bounded:
             raise InvalidArgument(
                 f"Bounded(low={self.low!r}, high={self.high!r}): low must be less than high.", argument="low"
             )
+
+    @property
+    def lowest(self) -> float:
+        """The value that stands in the place of an absent one."""
+        return self.low
+
+    def is_absent(self, values: Numbers) -> Flags:
+        """Where numbers are absent: NaN is."""
+        absent: Flags = values != values
+        return absent
+
+    def has_level(self, level: object) -> bool:
+        return False
 
     def to_dict(self) -> dict[str, object]:
         """The plain form, without the unit."""
@@ -86,6 +113,19 @@ class Levels:
 
     def __len__(self) -> int:
         return len(self.levels)
+
+    @property
+    def lowest(self) -> float:
+        """The code that stands in the place of an absent one."""
+        return 0.0
+
+    def is_absent(self, values: Numbers) -> Flags:
+        """Where codes are absent: those below 0 are, and NaN."""
+        absent: Flags = (values != values) | (values < 0)
+        return absent
+
+    def has_level(self, level: object) -> bool:
+        return level in self.levels
 
     def index(self, level: object) -> int:
         """The position of a level, by value or by its text."""
@@ -219,6 +259,38 @@ class Schema:
         return replace_n(self, size)
 
     @property
+    def left_out(self) -> tuple[str, ...]:
+        """The columns in which a value may be missing, and then leaves its record out of what is made of the column."""
+        if self.missing == LEAVE_OUT:
+            return tuple(self.columns)
+        return tuple(name for name, value in self._said.items() if _is_left_out(value, self.columns[name]))
+
+    @property
+    def fills(self) -> dict[str, float | Level]:
+        """What a missing value becomes, in the columns where it is filled in."""
+        left_out = self.left_out
+        return {name: value for name, value in self._said.items() if name not in left_out}
+
+    @property
+    def _said(self) -> Mapping[str, float | Level]:
+        """What is said about the missing values of single columns."""
+        return {} if isinstance(self.missing, str) else self.missing
+
+    def completed(self) -> Schema:
+        """These columns with nothing missing, and for each that may be left out one more: is it present (0 or 1)?"""
+        if not self.left_out:
+            return self
+        present = {presence_name(name): PRESENCE for name in self.left_out}
+        return Schema(
+            {**self.columns, **present}, n=self.n, n_max=self.n_max, neighbours=self.neighbours, outside=self.outside
+        )
+
+    @property
+    def numeric(self) -> tuple[str, ...]:
+        """The columns with bounds, by name; the others have levels."""
+        return tuple(name for name, column in self.columns.items() if "bounds" in column.to_dict())
+
+    @property
     def units(self) -> dict[str, str]:
         """The units of the columns that have one."""
         return {name: column.unit for name, column in self.columns.items() if column.unit is not None}
@@ -242,8 +314,22 @@ class Schema:
     def __reduce__(self) -> tuple[object, ...]:
         return (schema_from_dict, (self.captioned(),))
 
+    def _repr_html_(self) -> str:
+        plain = self.to_dict()
+        size = f"n = {self.n}, public" if self.is_change_one else f"at most {self.n_max} records, their number private"
+        policy = f"Values outside the bounds: {self.outside}. Missing values: {plain['missing']}."
+        rows = [(name, f"{column!r:.300}") for name, column in self.columns.items()][:MOST_SHOWN]
+        more = f" {len(self.columns) - len(rows)} more columns." if len(self.columns) > len(rows) else ""
+        text = f"Neighbours: {self.neighbours}. {policy}{more}"
+        return pieces(Section(f"Schema: {size}", text=text, header=("column", "declared"), rows=rows))
+
     def __hash__(self) -> int:
         return hash((tuple(self.columns.items()), self.n, self.n_max, self.neighbours, self.outside))
+
+
+def presence_name(column: str) -> str:
+    """The column of a completed schema that says whether the value of another is present."""
+    return f"present({column})"
 
 
 def checked_schema(schema: object) -> Schema:
@@ -321,7 +407,7 @@ def _columns(columns: object) -> Mapping[str, Column]:
     if not isinstance(columns, Mapping) or not columns:
         raise InvalidArgument("columns must be a mapping such as {'income': Bounded(0, 250)}.", argument="columns")
     for name, column in columns.items():
-        if not isinstance(name, str) or not name or len(name) > 200:
+        if not isinstance(name, str) or not name or len(name) > LONGEST_NAME:
             raise InvalidArgument(f"A column name must be a text, not {name!r:.60}.", argument="columns")
         if not isinstance(column, Bounded | Levels):
             raise InvalidArgument(
@@ -340,14 +426,22 @@ def _one_of(value: object, choices: tuple[str, ...], argument: str) -> str:
 
 
 def _missing(missing: object, columns: Mapping[str, Column]) -> str | Mapping[str, float | Level]:
-    if isinstance(missing, str) and missing == "refuse":
-        return "refuse"
+    if isinstance(missing, str):
+        policy = _one_of(missing, ("refuse", LEAVE_OUT), "missing")
+        if policy == LEAVE_OUT:
+            _check_presence_names(columns, columns)
+        return policy
     if not isinstance(missing, Mapping):
-        raise InvalidArgument("missing must be 'refuse' or a mapping {column: value}.", argument="missing")
+        raise InvalidArgument(
+            f"missing must be 'refuse', {LEAVE_OUT!r} or a mapping {{column: value}}.", argument="missing"
+        )
     filled: dict[str, float | Level] = {}
     for name, value in missing.items():
         column = columns.get(name)
-        if isinstance(column, Bounded):
+        if column is not None and _is_left_out(value, column):
+            _check_presence_names([name], columns)
+            filled[name] = LEAVE_OUT
+        elif isinstance(column, Bounded):
             number = _plain(float(fraction(value, f"missing[{name!r}]")))
             if not column.low <= number <= column.high:
                 raise InvalidArgument(f"missing[{name!r}] = {value!r} lies outside the bounds.", argument="missing")
@@ -357,3 +451,21 @@ def _missing(missing: object, columns: Mapping[str, Column]) -> str | Mapping[st
         else:
             raise InvalidArgument(f"missing names {name!r:.60}, which is not a column.", argument="missing")
     return MappingProxyType(filled)
+
+
+def _is_left_out(value: object, column: Column) -> bool:
+    """True for the word itself, unless a column has a level of that name to be filled in with."""
+    return value == LEAVE_OUT and not column.has_level(LEAVE_OUT)
+
+
+def _check_presence_names(names: Iterable[str], columns: Mapping[str, Column]) -> None:
+    for name in names:
+        if presence_name(name) in columns or len(presence_name(name)) > LONGEST_NAME:
+            raise InvalidArgument(
+                f"missing={LEAVE_OUT!r} needs the name {presence_name(name)[:60]!r} for whether a value is present, "
+                f"at most {LONGEST_NAME} characters and no column's name: call the column by another one.",
+                argument="missing",
+            )
+
+
+PRESENCE = Levels([0, 1])

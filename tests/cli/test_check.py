@@ -5,13 +5,17 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import stat
+import tomllib
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 from command_line import Run, run_here
+
+from noisewise.printable import toml_key
 
 DATA = Path(os.environ.get("NOISEWISE_DATA", "/nowhere"))
 CANARY = "83751.90642"
@@ -127,6 +131,65 @@ def test_a_semicolon_file_in_latin_1_with_decimal_commas_is_understood(home: Pat
     assert run(*release("x.csv"))[0] == 0
 
 
+def test_hints_can_be_pasted_into_a_spec_whatever_a_column_is_called(home: Path, run: Run) -> None:
+    """Keys such as CO(GT) need quotes in TOML: each hint is taken out of the message and read as TOML."""
+    name = "CO(GT) net"
+    Path("x.csv").write_text(
+        "CO(GT) net,s\n" + "".join(f"{-200 if k % 2 else k},{'x' if k % 3 else ''}\n" for k in range(90))
+    )
+    columns = f'{toml_key(name)} = {{ bounds = [0, 100] }}\ns = {{ levels = ["a", "b"] }}'
+    spec(90, columns, "histogram(s)")
+    code, told, _ = run("check", "x.toml", "--data", "x.csv")
+    assert code == 0
+    hints = re.findall(r"(?:missing|recode) = \{ .*? \}(?: \})? under", told)
+    read = [
+        tomllib.loads(hint.removesuffix(" under").replace("VALUE", "2").replace("OLD = NEW", 'x = "a"'))
+        for hint in hints
+    ]
+    assert {"missing": {name: [-200]}} in read
+    assert {"missing": {name: 2}} in read
+    assert {"recode": {"s": {"x": "a"}}} in read
+    spec(90, f"{toml_key(name)} = {{ bounds = [0, 100] }}", f"mean(column({name!r}))")
+    code, _, told = run(*release("x.csv"))
+    assert code == 2
+    (hint,) = re.findall(r"missing = \{ .*? \} under", told)
+    assert tomllib.loads(hint.removesuffix(" under").replace("CODE", "-200")) == {"missing": {name: [-200]}}
+
+
+def test_words_for_yes_and_no_are_not_taken_for_nothing_and_the_stop_is_foretold(home: Path, run: Run) -> None:
+    rows = [f"{'ja' if k % 3 else 'nein'},{999 if k % 10 == 0 else 30},NA" for k in range(200)]
+    Path("x.csv").write_text("active,age,income\n" + "\n".join(rows) + "\n")
+    columns = "active = { bounds = [0, 1] }\nage = { bounds = [0, 100] }\nincome = { bounds = [0, 50000] }"
+    spec(200, columns, "mean(age)")
+    code, told, _ = run("check", "x.toml", "--data", "x.csv")
+    assert code == 0
+    assert 'active: most are words such as yes and no; if so, write yes = ["yes"]' in told
+    assert "active = [" not in told
+    assert 'missing = { income = ["NA"] } under [data]' in told
+    assert "release would stop: age: 20 of 200 values (10.0 %; 0 below, 20 above), and at most 1 %" in told
+    spec(200, columns, "mean(age)", "clamp_at_most = 0.1")
+    assert "would stop" not in run("check", "x.toml", "--data", "x.csv")[1]
+
+
+def test_parts_of_a_statistic_are_told_once_and_large_numbers_without_powers_of_ten(home: Path, run: Run) -> None:
+    Path("x.csv").write_text("income\n" + "\n".join(str(50_000 + 500 * k) for k in range(200)) + "\n")
+    spec(200, "income = { bounds = [0, 140000] }", "mean(income)")
+    head, entries = Path("x.toml").read_text().split("[release]")
+    halves = {"first": '["0", "1/2"]', "second": '["1/2", "1"]'}
+    parts = "".join(f'[[release]]\nname = "{name}"{entries}\npart = {part}\n' for name, part in halves.items())
+    Path("x.toml").write_text(head + parts)
+    code, told, errors = run("check", "x.toml", "--data", "x.csv")
+    assert code == 0, errors
+    assert told.count("of its rows hold a clamped value") == 1
+    assert re.search(r"mean\(income\): \d{5} as it would be released \(before noise\); \d{5} by the rows", told)
+
+
+def test_nothing_is_said_about_a_statistic_that_no_row_can_enter(home: Path, run: Run) -> None:
+    Path("x.csv").write_text("income\n" + "1;5\n" * 30)
+    spec(30, "income = { bounds = [0, 9] }", "mean(income)")
+    assert "mean(income): unknown; in every row" in run("check", "x.toml", "--data", "x.csv")[1]
+
+
 def test_a_file_with_words_for_nothing_is_understood(home: Path, run: Run) -> None:
     words = ["NA", "n/a", "NA"] * 20
     Path("x.csv").write_text("x,y\n" + "".join(f"{k % 7},0\n" for k in range(140)) + "".join(f"{w},0\n" for w in words))
@@ -137,7 +200,7 @@ def test_a_file_with_words_for_nothing_is_understood(home: Path, run: Run) -> No
     assert 'missing = { x = ["NA", "n/a"] } under [data]' in told
     code, _, told = run(*release("x.csv"))
     assert code == 2
-    assert 'missing = ["NA"] under [data]' in told
+    assert 'missing = ["NA"], in the words of the file, under [data]' in told
     spec(200, "x = { bounds = [0, 6] }", "mean(x)", 'missing = ["NA", "n/a"]', "missing = { x = 3 }")
     assert run(*release("x.csv"))[0] == 0
 

@@ -151,11 +151,12 @@ def test_the_demo_writes_its_report(home: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     folder = home / "report here"
     assert {path.name for path in folder.iterdir()} >= {
-        "income.toml", "incomes.csv", "incomes.ledger", "income.release.json", "median.release.json", "report.html",
-        "posterior.npz", "posterior.png",
+        "income.toml", "regions.toml", "incomes.csv", "incomes.ledger", "income.release.json", "regions.release.json",
+        "report.html", "posterior.npz", "posterior.png",
     }  # fmt: skip
     page = (folder / "report.html").read_text("utf-8")
-    for words in ("<!doctype html>", "mean(income, income**2)", "median(income)", "limit      epsilon = 2"):
+    assert re.search(r"<h1>The mean income is highest in north: [\d.]+ thousand EUR, 90 % interval", page)
+    for words in ("<!doctype html>", "mean(income, income**2)", "mean(income, by=region)", "<dt>Limit</dt>", "Was it"):
         assert words in page
     assert not re.search(r"""(src|href)=["']?(https?:|//)""", page), "the report needs something from outside"
     assert nw.Release.load(folder / "income.release.json").schema.n == 4000

@@ -166,8 +166,44 @@ def test_a_batch_that_does_not_fit_makes_none(run: Run, home: Path) -> None:
     assert "it does not fit into the limit, epsilon = 2" in shown
     assert "BudgetExceeded: release 3 of 5, after those before it, needs epsilon = 0.5" in errors
     assert "Nothing was spent" in errors
-    assert spent(home) is None
+    assert not (home / "people.ledger").exists()
     assert not (home / "published").exists()
+
+
+@pytest.mark.parametrize("name", ["mean-income", None])
+def test_what_the_account_cannot_pay_is_refused_before_a_record_is_read(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch, name: str | None
+) -> None:
+    assert run(*release())[0] == 0
+    before = spent(home)
+
+    def read(*_: object, **__: object) -> None:
+        raise AssertionError("a record was read")
+
+    monkeypatch.setattr(nw.Table, "read", read)
+    dear = NAMED.replace('"1/3"', '"1.7"')
+    if name is None:  # one release without a name
+        dear = '[release]\nstatistic = "mean(income)"\nguarantee = { epsilon = "1.7" }\n'
+    (home / "spec.toml").write_text(HEAD + dear)
+    code, _, errors = run(*(release() if name else release("one.json")))
+    assert code == 2
+    assert errors.startswith("BudgetExceeded: ")
+    assert "Nothing was spent" in errors
+    assert spent(home) == before
+    (home / "people.ledger").rename(home / "other.ledger")
+    (home / "spec.toml").write_text(HEAD.replace('epsilon = "2"', 'epsilon = "0.1"') + dear)
+    code, _, errors = run(*(release() if name else release("one.json")))
+    assert (code, errors.startswith("BudgetExceeded: ")) == (2, True)
+    assert not (home / "people.ledger").exists()
+
+
+def test_the_precision_of_one_release_can_be_asked_by_its_name(run: Run) -> None:
+    code, shown, _ = run("precision", "spec.toml", "--only", "regions", "--quiet")
+    assert code == 0
+    assert "histogram(region) by" in shown
+    assert "mean(income)" not in shown
+    code, _, errors = run("precision", "spec.toml", "--only", "region")
+    assert (code, "(did you mean 'regions'?)" in errors) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -238,7 +274,7 @@ WRONG = {
     "a name twice": ('"regions"', '"mean-income"', "[[release]] 1 and 2 are both called 'mean-income'"),
     "a name twice but for capitals": ('"regions"', '"Mean-Income"', "capital letters do not count"),
     "no name": ('name = "regions"\n', "", '[[release]] 2 of spec.toml has no name: give it one, as in name = "'),
-    "a misspelt name": ('name = "regions"', 'nmae = "regions"', "unknown entry 'nmae' (did you mean name?)"),
+    "a misspelt name": ('name = "regions"', 'nmae = "regions"', "unknown entry 'nmae' (did you mean 'name'?)"),
     "a misspelt entry": ('part = ["0"', 'parts = ["0"', "In [[release]] 3 of spec.toml: unknown entry 'parts'"),
     "a wrong statistic": ("histogram(region)", "histogram(area)", "In [[release]] 'regions' of spec.toml"),
     "no guarantee": ('guarantee = { epsilon = "1/7" }', "", "In [[release]] 'regions' of spec.toml"),
@@ -261,7 +297,7 @@ def test_what_is_wrong_with_a_name_is_told_in_the_words_of_the_file(case: str, r
 def test_only_takes_a_name_that_is_there(run: Run, home: Path) -> None:
     code, _, errors = run(*release("published", "--only", "region"))
     assert code == 2
-    assert "no [[release]] of that name (did you mean regions?); there are mean-income, regions" in errors
+    assert "no [[release]] of that name (did you mean 'regions'?); there are mean-income, regions" in errors
     (home / "spec.toml").write_text(HEAD + alone(NAMED, 0))
     code, _, errors = run(*release("x.json", "--only", "regions"))
     assert code == 2

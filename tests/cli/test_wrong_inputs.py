@@ -198,6 +198,8 @@ ACTS: dict[str, tuple[tuple[str, ...], str]] = {
     "no folder for the release": (("release", "spec.toml", *RELEASE[:5], "no/new.json"), "--out"),
     "the records overwritten": (("release", "spec.toml", *RELEASE[:5], "records.csv"), "Give another name"),
     "budgets in words": (("precision", "spec.toml", "--budgets", "small,large"), "budgets"),
+    "no records": (("precision", "spec.toml", "--n", "0"), "a whole number of at least 1"),
+    "one of none": (("precision", "spec.toml", "--only", "mean"), "Leave --only out"),
     "budgets of nothing": (("precision", "spec.toml", "--budgets", ","), "--budgets 0.1,1,10"),
     "a picture of another kind": (("precision", "spec.toml", "--plot", "p.doc"), "png"),
     "others without a yes": (("ledger", "replace-records", "account"), "say so with --yes"),

@@ -95,6 +95,64 @@ def test_noise_that_depends_on_the_records_is_called_unknown() -> None:
         found.plot()
 
 
+GROUPS = nw.Schema(
+    {"income": nw.Bounded(-10, 250, unit="thousand EUR"), "region": nw.Levels(["north", "south", "east", "west"])},
+    n=1000,
+    neighbours="change-one",
+)
+PRIVATE_N = nw.Schema(GROUPS.columns, n_max=2000, neighbours="add-remove")
+
+
+@pytest.mark.parametrize("guarantee", [nw.PureDP("0.3"), nw.GaussianDP("0.5")], ids=str)
+@pytest.mark.parametrize("size", [1000, 120])
+def test_the_mean_of_a_group_is_as_near_as_said_at_worst(guarantee: nw.PureDP, size: int, rng) -> None:
+    """Noise drawn again and again on the sum and the count of a group at the upper bound, and of one in the middle."""
+    made = nw.plan(nw.Mean(X, by="region"), PRIVATE_N, guarantee=guarantee)
+    found = nw.precision(made, n=size, progress=False)
+    row = own(found, f"mean(income) of a group of {size // 4} records")
+    law = additive_law(made.law)
+    draws = rng.laplace if "laplace" in law.family else rng.normal
+    count, total = (draws(0, law.scale[k], 10**6) for k in (0, 1))
+    shares = []
+    for mean in (250, 120):
+        missed = np.abs((size / 4 * mean + total) / (size / 4 + count) - mean)
+        shares.append(float(((missed <= row.half_width) & (size / 4 + count > 0)).mean()))
+    assert row.unit == " thousand EUR"
+    if row.half_width < 130:  # half of the range: no more is said
+        assert shares[0] == pytest.approx(LEVEL, abs=2e-3)
+    else:
+        assert shares[0] <= LEVEL + 2e-3
+        assert "hardly better than before" in found.sentences[0]
+    assert shares[1] >= shares[0]
+
+
+def test_groups_are_told_once_where_they_get_the_same_noise_and_by_name_where_not() -> None:
+    same = nw.precision(nw.plan(nw.Mean(X, by="region"), GROUPS, guarantee=nw.PureDP(1)), progress=False)
+    assert [row.answer for row in same.rows if row.is_planned] == [
+        "mean(income) of a group of 250 records", "count of a group"
+    ]  # fmt: skip
+    weights = [1, "0.004"] * 3 + [2, "0.008"]
+    other = nw.plan(nw.Mean(X, by="region"), GROUPS, guarantee=nw.PureDP(1), weights=weights)
+    rows = {row.answer: row for row in nw.precision(other, progress=False).rows if row.is_planned}
+    north, west = (rows[f"mean(income) of region={name} of 250 records"] for name in ("north", "west"))
+    assert west.half_width < north.half_width
+    assert len(rows) == 8
+
+
+def test_means_of_groups_ask_for_a_number_of_records_where_it_is_private() -> None:
+    made = nw.plan(nw.Mean(X, by="region"), PRIVATE_N, guarantee=nw.PureDP(1))
+    found = nw.precision(made, progress=False)
+    assert "state one (--n" in str(found)
+    assert own(found, "region=north: sum(income)").half_width > 0
+
+
+@pytest.mark.parametrize("bad", [0, -1, 1.5, True, "1000"])
+def test_a_number_of_records_is_a_whole_number_from_1_on(bad: object) -> None:
+    for population in (None, POPULATION):
+        with pytest.raises(InvalidArgument, match=r"^n = .* cannot be used"):
+            nw.precision(planned(nw.Mean(X), nw.PureDP(1)), population, n=bad, progress=False)
+
+
 def test_a_large_budget_is_told_with_a_caution() -> None:
     assert not nw.precision(planned(nw.Mean(X), nw.PureDP(1)), progress=False).cautions
     found = nw.precision(planned(nw.Mean(X), nw.PureDP(10)), progress=False)

@@ -85,6 +85,7 @@ def test_naive_posteriors_are_not(cell: Cell, trials: int) -> None:
     assert found.smallest_p_value < ALARM
 
 
+@pytest.mark.grid(cells=16)
 @pytest.mark.slow
 @pytest.mark.parametrize("cell", GRID + EDGES, ids=name_of)
 def test_exact_posteriors_are_calibrated_at_every_size_and_budget(cell: Cell) -> None:

@@ -115,6 +115,7 @@ def test_the_likelihood_is_calibrated(name: str) -> None:
     assert found.is_calibrated(ALARM), found.summary()
 
 
+@pytest.mark.grid(cells=10)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CELLS)
 def test_the_likelihood_is_calibrated_at_length(name: str) -> None:
@@ -134,6 +135,7 @@ def test_the_search_survives_extreme_rates() -> None:
     assert not found.failures
 
 
+@pytest.mark.grid(cells=10)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*CELLS, *SEVERAL])
 def test_posteriors_are_calibrated(name: str) -> None:

@@ -28,7 +28,9 @@ def database() -> Iterator[Any]:
         try:
             connection = ibis.connect(running.get_uri())
             connection.create_table("people", cases.frame())
+            connection.create_table("faulty", cases.faulty_frame())
             connection.create_table("wide", cases.wide_frame())
+            connection.create_table("gappy", cases.gappy_frame())
             yield connection
             connection.disconnect()
         finally:
@@ -39,6 +41,12 @@ def database() -> Iterator[Any]:
 def tables(database: Any) -> tuple[nw.Table, nw.Table]:
     read = (cases.frame(), database.table("people"))
     return tuple(nw.Table.read(source, cases.ordered(), order="id") for source in read)  # type: ignore[return-value]
+
+
+@pytest.fixture(scope="module")
+def gappy_tables(database: Any) -> tuple[nw.Table, nw.Table]:
+    duck = nw.Table.read(cases.gappy_frame(), cases.leaving_out(), order="id")
+    return duck, nw.Table.read(database.table("gappy"), cases.leaving_out(), order="id")
 
 
 @pytest.fixture(scope="module")
@@ -124,3 +132,32 @@ def test_a_number_of_records_that_is_not_there_is_refused_in_a_sentence(database
     declared = nw.Schema(cases.COLUMNS, n=2**30, neighbours="change-one")
     with pytest.raises(nw.InvalidData, match=r"declares n = 1073741824, but .* Nothing was spent\."):
         nw.Table.read(database.table("people"), declared, order="id")
+
+
+def test_the_holder_is_told_the_same_about_faulty_records(database: Any) -> None:
+    here, there = (cases.check_of(source) for source in (cases.faulty_frame(), database.table("faulty")))
+    assert here["columns"][1]["codes"][0]["text"] == "-200"  # type: ignore[index]
+    cases.assert_told_alike(here, there)
+
+
+def test_comparisons_and_groups_are_released_and_refused_alike(database: Any, tmp_path: Path) -> None:
+    """A level that was not declared is refused where it lies; one that nobody has is released like any other."""
+    with pytest.raises(nw.InvalidData, match=r"Column 'h', unknown level: 30 rows"):
+        nw.Table.read(database.table("faulty"), nw.Schema(cases.COLUMNS, n=cases.N, neighbours="change-one",
+                                                          missing={"x": 0}), order="id")  # fmt: skip
+    plan = nw.plan(nw.Count(cases.x > 0, by="h"), cases.keyed(), guarantee=nw.PureDP(1))
+    table = nw.Table.read(database.table("people"), cases.keyed(), key="id")
+    with nw.Ledger.open(tmp_path / "ledger", limit=nw.PureDP(1)) as ledger:
+        assert len(nw.make_release(table, plan, ledger=ledger).value) == 4
+
+
+@pytest.mark.parametrize("statistic", cases.OF_THOSE_PRESENT, ids=str)
+def test_both_engines_leave_out_the_same_values(statistic: Any, gappy_tables: tuple[nw.Table, nw.Table]) -> None:
+    plan = nw.plan(statistic, cases.leaving_out(), guarantee=nw.PureDP(1))
+    duck, other = (lattice_values(table, plan) for table in gappy_tables)
+    assert duck == other
+
+
+def test_both_engines_leave_out_with_one_fingerprint(gappy_tables: tuple[nw.Table, nw.Table]) -> None:
+    duck, other = (table.fingerprint(cases.KEY) for table in gappy_tables)
+    assert duck == other

@@ -20,7 +20,7 @@ import pytest
 import noisewise as nw
 from noisewise.holder import cleaning
 from noisewise.holder.evaluate import IbisRows, lattice_values
-from noisewise.holder.reader import parse
+from noisewise.holder.fields import parse
 from noisewise.holder.sources import Source
 from noisewise.holder.table import Table
 

@@ -100,6 +100,31 @@ def test_yes_and_no_become_one_and_zero(tmp_path: Path) -> None:
     assert read({"x": ["ja", "nein", "J", "1"]}, Levels([0, 1]), 4, reader) == [1, 0, 1, 1]
 
 
+@pytest.mark.parametrize(
+    ("columns", "options"),
+    [
+        ({"x": Levels(["0", "1", "ja"])}, {"yes": ["ja"]}),
+        ({"x": Levels([0, 1, 2])}, {"no": [2]}),
+        ({"x": Levels(["0", "1"])}, {"yes": ["0"]}),
+        ({"x": Bounded(0, 9)}, {"yes": [5]}),
+        ({"x": Bounded(0, 9)}, {"no": ["5,0"], "decimal": ","}),
+        ({"x": Bounded(0, 1), "age": Bounded(0, 99)}, {"yes": [1], "no": [2]}),
+    ],
+    ids=str,
+)
+def test_a_word_for_yes_or_no_that_is_a_declared_value_is_refused(columns: dict[str, Any], options: Any) -> None:
+    declared = Schema(columns, n=1, neighbours="change-one")
+    error = refusal({name: ["1"] for name in columns}, declared, reader=options)
+    assert isinstance(error, InvalidArgument)
+    assert error.argument in ("yes", "no")
+    assert str(error).endswith("Nothing was spent.")
+
+
+def test_words_for_yes_and_no_that_override_nothing_are_taken() -> None:
+    assert read({"x": ["2", "1"]}, Bounded(0, 1), 2, {"yes": [1], "no": [2]}) == [0.0, 1.0]
+    assert read({"x": ["yes", "no"]}, Levels(["yes", "no"]), 2, {"yes": ["yes"], "no": ["no"]}) == [0, 1]
+
+
 def test_levels_are_recoded_everywhere_or_in_one_column(tmp_path: Path) -> None:
     path = write(tmp_path / "r.csv", "s,g\nM,M\nw,x\nm,M\n")
     columns = {"s": Levels(["m", "w"]), "g": Levels(["x", "m"])}
@@ -263,6 +288,8 @@ def test_bad_options_are_refused_by_name(options: dict[str, Any], tmp_path: Path
     error = refusal(path, one(Bounded(0, 9), 1), reader=options)
     assert isinstance(error, InvalidArgument)
     assert error.argument in {*options, "reader"}
+    for word in ("nput should", "String", "at most 1 ", "valid ", "xtra", "nstance"):  # pydantic's own
+        assert word not in str(error)
 
 
 @pytest.mark.parametrize("reader", ["x", 3, ["delimiter"], {1: 2}])
@@ -275,6 +302,28 @@ def test_options_that_a_source_cannot_have_are_refused() -> None:
     assert "only text files" in str(refusal({"x": [1]}, declared, reader={"delimiter": ";"}))
     table = ibis.duckdb.connect().create_table("t", pa.table({"x": [1]}))
     assert "Ibis expression" in str(refusal(table, declared, reader={"missing": [-200]}))
+
+
+def test_a_sheet_goes_by_way_of_a_frame(tmp_path: Path) -> None:
+    """A real workbook, read by pandas, with text, dates, empty cells and a code in it."""
+    pytest.importorskip("openpyxl")
+    sheet = pd.DataFrame(
+        {
+            "income": [10.5, -200, None, 42.0],
+            "born": pd.to_datetime(["1990-01-01", "1970-01-01", "1970-01-02", "2000-06-01"]),
+            "region": ["north", "south", "south", "north"],
+        }
+    )
+    sheet.to_excel(tmp_path / "r.xlsx", index=False)
+    columns = {"income": Bounded(0, 250), "born": Bounded(0, 20_000), "region": Levels(["north", "south"])}
+    declared = Schema(columns, n=4, neighbours="change-one", missing={"income": 30})
+    reader = {"missing": {"income": [-200]}, "dates": {"born": "%Y-%m-%d"}}
+    frame = pd.read_excel(tmp_path / "r.xlsx")
+    assert values(Table.read(frame, declared, reader=reader)) == [
+        (10.5, 7305.0, 0), (30.0, 0.0, 1), (30.0, 1.0, 1), (42.0, 11109.0, 0)
+    ]  # fmt: skip
+    check = Table.check(frame, declared, reader=reader)
+    assert (check.rows, check.column("income").missing) == (4, 2)
 
 
 def test_a_sheet_is_refused_with_the_way_to_read_it(tmp_path: Path) -> None:

@@ -40,7 +40,9 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     )
     try:
         session.createDataFrame(cases.frame()).createOrReplaceTempView("people")
+        session.createDataFrame(cases.faulty_frame()).createOrReplaceTempView("faulty")
         session.createDataFrame(cases.wide_frame()).createOrReplaceTempView("wide")
+        session.createDataFrame(cases.gappy_frame()).createOrReplaceTempView("gappy")
         yield ibis.pyspark.connect(session)
     finally:
         session.stop()
@@ -51,6 +53,12 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def tables(database: Any) -> tuple[nw.Table, nw.Table]:
     duck = nw.Table.read(cases.frame(), cases.ordered(), order="id")
     return duck, nw.Table.read(database.table("people"), cases.ordered(), order="id")
+
+
+@pytest.fixture(scope="module")
+def gappy_tables(database: Any) -> tuple[nw.Table, nw.Table]:
+    duck = nw.Table.read(cases.gappy_frame(), cases.leaving_out(), order="id")
+    return duck, nw.Table.read(database.table("gappy"), cases.leaving_out(), order="id")
 
 
 @pytest.fixture(scope="module")
@@ -120,3 +128,32 @@ def test_thirty_large_features_give_the_same_integers(tables: tuple[nw.Table, nw
     plan = nw.plan(cases.large(), cases.ordered(), guarantee=nw.PureDP(1))
     duck, spark = (lattice_values(table, plan) for table in tables)
     assert duck == spark
+
+
+def test_the_holder_is_told_the_same_about_faulty_records(database: Any) -> None:
+    here, there = (cases.check_of(source) for source in (cases.faulty_frame(), database.table("faulty")))
+    assert here["columns"][1]["codes"][0]["text"] == "-200"  # type: ignore[index]
+    cases.assert_told_alike(here, there)
+
+
+def test_comparisons_and_groups_are_released_and_refused_alike(database: Any, tmp_path: Path) -> None:
+    """A level that was not declared is refused where it lies; one that nobody has is released like any other."""
+    with pytest.raises(nw.InvalidData, match=r"Column 'h', unknown level: 30 rows"):
+        nw.Table.read(database.table("faulty"), nw.Schema(cases.COLUMNS, n=cases.N, neighbours="change-one",
+                                                          missing={"x": 0}), order="id")  # fmt: skip
+    plan = nw.plan(nw.Count(cases.x > 0, by="h"), cases.keyed(), guarantee=nw.PureDP(1))
+    table = nw.Table.read(database.table("people"), cases.keyed(), key="id")
+    with nw.Ledger.open(tmp_path / "ledger", limit=nw.PureDP(1)) as ledger:
+        assert len(nw.make_release(table, plan, ledger=ledger).value) == 4
+
+
+@pytest.mark.parametrize("statistic", cases.OF_THOSE_PRESENT, ids=str)
+def test_both_engines_leave_out_the_same_values(statistic: Any, gappy_tables: tuple[nw.Table, nw.Table]) -> None:
+    plan = nw.plan(statistic, cases.leaving_out(), guarantee=nw.PureDP(1))
+    duck, other = (lattice_values(table, plan) for table in gappy_tables)
+    assert duck == other
+
+
+def test_both_engines_leave_out_with_one_fingerprint(gappy_tables: tuple[nw.Table, nw.Table]) -> None:
+    duck, other = (table.fingerprint(cases.KEY) for table in gappy_tables)
+    assert duck == other

@@ -233,7 +233,10 @@ def test_why_there_is_no_check_is_said_once_it_was_asked_for(seed):
 def test_the_summary_says_what_was_found_how_and_how_far_to_trust_it(posterior):
     _ = posterior.check
     text = posterior.summary()
-    assert [word for word in text.splitlines()[0].split() if word != "%"] == [
+    sentence, table = text.split("\n\n")[:2]
+    assert sentence.startswith("The mean x is ")
+    assert sentence.endswith(" at mu = 1.")
+    assert [word for word in table.splitlines()[0].split() if word != "%"] == [
         "parameter", "mean", "sd", "5", "50", "95", "ess", "rhat",
     ]  # fmt: skip
     assert f"{posterior.mean['mean']:.6g}" in text

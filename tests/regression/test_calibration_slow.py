@@ -31,6 +31,7 @@ def ranks(rng, trials, lengths=LENGTHS, **options):
     return np.array(found)
 
 
+@pytest.mark.grid(cells=8)
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "epsilon", "holders", "law"), list(itertools.product(SIZES, EPSILONS, HOLDERS, LAWS)))
 @pytest.mark.parametrize("d", list(TRIALS))
@@ -39,6 +40,7 @@ def test_auto_is_calibrated(rng, d, n, epsilon, holders, law):
     assert smallest_p_value(u) > ALARM
 
 
+@pytest.mark.grid(cells=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "epsilon", "law"), list(itertools.product((100, 1000), (1.0, 10.0), LAWS)))
 @pytest.mark.parametrize("d", [1, 2])

@@ -59,6 +59,7 @@ def test_a_sampler_that_is_told_too_little_noise_fails(rng):
     assert p_value(rng, 150, deceived, d=1, n=100, epsilon=0.5) < ALARM
 
 
+@pytest.mark.grid(cells=6)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "world",

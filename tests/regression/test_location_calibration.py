@@ -31,6 +31,7 @@ def test_yes_no_covariates_are_calibrated(rng, kind):
     assert smallest_p_value(ranks(rng, 30, kind, n=500, epsilon=1.0)) > ALARM
 
 
+@pytest.mark.grid(cells=8)
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "epsilon", "law"), list(itertools.product(SIZES, EPSILONS, LAWS)))
 @pytest.mark.parametrize("kind", list(KINDS))

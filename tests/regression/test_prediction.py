@@ -235,7 +235,7 @@ def test_a_posterior_of_a_population_is_no_regression(posterior: Posterior) -> N
     """Even if its parameters are called as the coefficients are."""
     from dataclasses import replace
 
-    with pytest.raises(InvalidArgument, match="not of a linear regression") as error:
+    with pytest.raises(InvalidArgument, match="not of a LinearRegression") as error:
         MODEL.predict(replace(posterior, population=None), X)
     assert error.value.argument == "posterior"
 

@@ -15,8 +15,10 @@ import noisewise as nw
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.holder.evaluate import IbisRows, lattice_values
 from noisewise.report.words import describe_release
+from noisewise.statistics import groups
 
 x, z = nw.column("x"), nw.column("z")
+is_north, is_woman = nw.column("region").equals("north"), nw.column("sex").equals("f")
 LEVELS = ["north", "south", "east", "west"]
 COLUMNS = {"x": nw.Bounded(0, 1), "z": nw.Bounded(-2, 5), "region": nw.Levels(LEVELS), "sex": nw.Levels(["f", "m"])}
 
@@ -44,6 +46,12 @@ STATISTICS = [
     nw.Count(x.between(0.25, 1), by="region"),
     nw.Mean(x * z, by="sex"),
     nw.Sum(x - 0.5, by="sex"),
+    nw.Sum(is_north * z, by="region"),
+    nw.Mean(is_north * z, by="region"),
+    nw.Mean(x + 3 * is_north, z * is_woman, by="region"),
+    nw.Mean((1 - is_north) * x - is_north * z, by=["region", "sex"]),
+    nw.Count(is_north * x.between(0.25, 1), by="region"),
+    nw.Sum(is_north, by=["sex", "region"]),
 ]
 
 
@@ -76,6 +84,27 @@ def test_the_joint_sensitivity_is_what_brute_force_over_pairs_of_records_finds(s
         assert float(found.value) == pytest.approx(farthest, rel=1e-3)
         assert float(found.value) >= farthest * (1 - 1e-12)
         assert found.attained <= float(found.value)
+        assert found.attained == pytest.approx(farthest, rel=1e-3)  # a group's own level is taken into account
+
+
+def test_features_that_name_more_levels_than_are_told_apart_get_a_bound_that_says_so(monkeypatch):
+    statistic, own = nw.Sum(x + is_north, by="region"), schema()
+    exact = statistic.sensitivity(own, weights=[1] * 4)
+    assert float(exact.value) == exact.attained == 2 + 1  # north at x = 1, another region at x = 1
+    monkeypatch.setattr(groups, "MOST_KINDS", 1)
+    bound = statistic.sensitivity(own, weights=[1] * 4)
+    assert bound.value >= exact.value
+    assert bound.attained == 0
+
+
+@pytest.mark.parametrize("level", [1, "1"])
+@pytest.mark.parametrize("neighbours", ["change-one", "add-remove"])
+def test_a_whole_number_written_as_text_is_the_same_level(level, neighbours):
+    """equals(g, '1') is true of the level 1, so a feature that reads it moves that group however it is written."""
+    own = schema(neighbours, g=nw.Levels([1, 2, 3]))
+    feature = 3 * x * nw.column("g").equals(level) + x
+    found = nw.Sum(feature, by="g").sensitivity(own, weights=[1, 1, 1])
+    assert float(found.value) == found.attained == (4 + 1 if neighbours == "change-one" else 4)
 
 
 def test_a_plan_hides_the_pair_that_changes_group_and_not_one_group_alone():

@@ -82,7 +82,7 @@ class Unknown:
             value, log_jacobian = low + np.exp(z), z[:, 0]
         else:
             value = low + (high - low) * special.expit(z)
-            log_jacobian = special.log_expit(z[:, 0]) + special.log_expit(-z[:, 0])
+            log_jacobian = np.log(high - low) + special.log_expit(z[:, 0]) + special.log_expit(-z[:, 0])
         with np.errstate(all="ignore"):
             return value, self.prior.logpdf(value[:, 0]) + log_jacobian
 

@@ -76,7 +76,7 @@ def cleaned(records: list[Record], schema: nw.Schema) -> list[Record]:
 
 
 def valued(text: str, record: Record) -> float:
-    names = {name: v if isinstance(v, str) else Number(v) for name, v in record.items()}
+    names = {name: v if isinstance(v, str) else Number(v) for name, v in record.items() if v is not None}
     return plain(eval(text, {"__builtins__": {}}, {**WORDS, **names}))
 
 

@@ -76,6 +76,14 @@ def test_brute_force_finds_the_posterior_of_a_noisy_count(rng):
     assert abs(found.sd[0] - spread) < 0.03 * spread + 6 * found.sd_error[0]
 
 
+@pytest.mark.parametrize("prior", [stats.uniform(0.03, 0.17), stats.uniform(-40, 90), stats.gamma(3), stats.norm(2, 5)])
+def test_the_prior_on_its_line_is_a_density(prior):
+    """Proposals are partly from the prior, at its own density: a constant left out would weigh them wrongly."""
+    unknown = Unknown("a", prior)
+    z = np.linspace(-60, 60, 200_001)[:, None]
+    assert np.trapezoid(np.exp(unknown.from_line(z)[1]), z[:, 0]) == pytest.approx(1, abs=1e-6)
+
+
 def test_the_comparison_catches_a_posterior_that_ignores_the_noise(rng):
     """The naive posterior is too narrow: the grid would name it."""
     schema = nw.Schema({"x": nw.Bounded(-10, 10)}, n=50, neighbours="change-one")

@@ -2,8 +2,8 @@
 
 Bounds that do not contain 0, a single record, both neighbour relations, vectors whose components move together, rows
 shortened in a ball with the intercept among them, tables that share a record, a table among whose cells a record is
-shared. Each is planned by `plan` itself at every level of epsilon, so that calibration, lattice and rounding are inside
-what is audited.
+shared, values that are absent. Each is planned by `plan` itself at every level of epsilon, so that calibration, lattice
+and rounding are inside what is audited.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from noisewise.planning import Plan, plan
 from noisewise.privacy.divergence import guarantee_beside
 from noisewise.privacy.guarantee import Guarantee
 from noisewise.privacy.mechanism import TABLE, mechanism_named
-from noisewise.schema import Bounded, Column, Levels, Schema
+from noisewise.schema import LEAVE_OUT, Bounded, Column, Levels, Schema
 from noisewise.statistics import (
     Count,
     Histogram,
@@ -49,7 +49,8 @@ class Subject:
 
     def __str__(self) -> str:
         domain = next((c for c in self.schema.columns.values() if isinstance(c, Bounded)), "levels")
-        return f"{self.statistic} on {domain}, n = {self.schema.largest_n}, {self.schema.neighbours}"
+        left_out = ", values left out" if self.schema.left_out else ""
+        return f"{self.statistic} on {domain}, n = {self.schema.largest_n}, {self.schema.neighbours}{left_out}"
 
 
 def rows_of(mechanism: str | None) -> tuple[tuple[str, type[Guarantee]], ...]:
@@ -76,7 +77,7 @@ def geometric_estimator(n: int, epsilon: Fraction) -> FiniteLaw:
     return FiniteLaw(truncated_geometric(n + 1, epsilon), tuple(k / n for k in range(n + 1)))
 
 
-def schema_of(low: float, high: float, n: int, neighbours: str = "change-one") -> Schema:
+def schema_of(low: float, high: float, n: int, neighbours: str = "change-one", *, missing: str = "refuse") -> Schema:
     """Two numeric columns with the same bounds and two with levels."""
     columns: dict[str, Column] = {
         "x": Bounded(low, high),
@@ -84,7 +85,7 @@ def schema_of(low: float, high: float, n: int, neighbours: str = "change-one") -
         "g": Levels(["a", "b", "c"]),
         "h": Levels(["u", "v"]),
     }
-    return _sized(columns, n, neighbours)
+    return _sized(columns, n, neighbours, missing)
 
 
 def trace_schema(n: int, neighbours: str = "change-one") -> Schema:
@@ -92,10 +93,10 @@ def trace_schema(n: int, neighbours: str = "change-one") -> Schema:
     return _sized({f"t{k}": Levels(["off", "a", "b"]) for k in range(3)}, n, neighbours)
 
 
-def _sized(columns: dict[str, Column], n: int, neighbours: str) -> Schema:
+def _sized(columns: dict[str, Column], n: int, neighbours: str, missing: str = "refuse") -> Schema:
     if neighbours == "change-one":
-        return Schema(columns, n=n, neighbours=neighbours)
-    return Schema(columns, n_max=n, neighbours=neighbours)
+        return Schema(columns, n=n, neighbours=neighbours, missing=missing)
+    return Schema(columns, n_max=n, neighbours=neighbours, missing=missing)
 
 
 def subjects(mechanism: str) -> tuple[Subject, ...]:
@@ -106,6 +107,7 @@ def subjects(mechanism: str) -> tuple[Subject, ...]:
         for neighbours, n in ((change, 1), (change, 10**6), (add, 10))
         for statistic in (Count(x.between(0, 1)), Histogram("x", [1, 2]), Marginals(["g", "h"], ["h"]))
     )
+    counts += (Subject(Marginals(["g", "h"], ["h"]), schema_of(0, 3, 10, missing=LEAVE_OUT)),)
     counts += tuple(
         Subject(Marginals(["t0", "t1"], ["t1", "t2"], tied=True, null=null), trace_schema(n, neighbours))
         for neighbours, n in ((change, 1), (add, 10))
@@ -152,4 +154,8 @@ def _sums(change: str, add: str) -> tuple[Subject, ...]:
         Subject(ball, schema_of(-3, 3, 10, add)),
         Subject(Moments(["x"], "y", intercept=False, shrink=1), schema_of(-3, 3, 1)),
         Subject(Records(x), schema_of(-0.3, 0.7, 1)),
+        Subject(Mean(x), schema_of(9, 10, 10, missing=LEAVE_OUT)),
+        Subject(Mean(x, x * y), schema_of(-1, 2, 10, missing=LEAVE_OUT)),
+        Subject(Moments(["x"], "y"), schema_of(9, 10, 10, missing=LEAVE_OUT)),
+        Subject(Mean(x, y), schema_of(9, 10, 10, add, missing=LEAVE_OUT)),
     )

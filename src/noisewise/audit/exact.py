@@ -134,7 +134,7 @@ def log_ratio(law: DiscreteLaplace, steps: Sequence[int]) -> float:
     """The largest log P(k - d)/P(k) over probed outputs k, from the log-probabilities themselves."""
     total = 0.0
     for component, d in enumerate(steps):
-        r = law.ratio[component]
+        r = law.ratio_of(component)
         k = np.unique(np.round(np.concatenate([[0, d, -d, 2 * d, d / 2], np.outer([-30, -1, 1, 30], [r]).ravel()])))
         total += float(np.max(law.log_pmf(k - d, component) - law.log_pmf(k, component)))
     return total
@@ -148,7 +148,7 @@ def renyi_rate(law: DiscreteGaussian, steps: Sequence[int]) -> float:
     for order in ORDERS:
         divergence = 0.0
         for component, d in enumerate(steps):
-            reach = math.ceil(40 * law.ratio[component] + (order + 1) * abs(d))
+            reach = math.ceil(40 * law.ratio_of(component) + (order + 1) * abs(d))
             k = np.arange(-reach, reach + 1)
             terms = order * law.log_pmf(k - d, component) + (1 - order) * law.log_pmf(k, component)
             top = float(terms.max())
@@ -167,7 +167,7 @@ def hockey_stick(law: RoundedGaussian, steps: Sequence[int], epsilon: float) -> 
     if len(moved) != 1:
         return 0.0
     ((component, d),) = moved
-    r = law.ratio[component]
+    r = law.ratio_of(component)
     best = round(r * r * epsilon / d + d / 2)
     starts = best + np.arange(-3, 4)
     tails = law.cdf(-(starts - d), component) - math.exp(epsilon) * law.cdf(-starts, component)

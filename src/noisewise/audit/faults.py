@@ -11,13 +11,20 @@ import itertools
 import json
 import math
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from noisewise.audit.absence import (
+    absence_taken_for_change,
+    presence_counted_without_noise,
+    presence_not_in_the_fingerprint,
+    public_part,
+    released,
+)
 from noisewise.audit.attack import MEMORY
 from noisewise.audit.canary import everything_said, leaks
 from noisewise.audit.cases import schema_of, trace_schema, x
@@ -32,7 +39,6 @@ from noisewise.privacy.calibration import gaussian_sigma, laplace_scale
 from noisewise.privacy.divergence import guarantee_beside
 from noisewise.privacy.guarantee import KINDS, ApproxDP, GaussianDP, PureDP
 from noisewise.query import Query
-from noisewise.release import Release
 from noisewise.schema import Bounded, Levels, Schema
 from noisewise.statistics import Count, Histogram, Marginals, Mean, Median, Moments, Records, Sum
 
@@ -54,25 +60,6 @@ class Fault:
     def is_caught(self) -> bool:
         """With the mistake planted the check fails, in every variant."""
         return not any(self.check(True))
-
-
-def public_part(release: Release) -> dict[str, object]:
-    """What a release says besides its value and its account: the same for all neighbouring data sets."""
-    private = ("value", "dataset", "ledger_head", "hash")
-    return {key: entry for key, entry in release.to_dict().items() if key not in private}
-
-
-def released(made: Plan, data: Mapping[str, Sequence[Any]]) -> Release:
-    """One release of a data set from a ledger of its own."""
-    from noisewise.holder.curator import make_release
-    from noisewise.holder.ledger import Ledger
-    from noisewise.holder.table import Table
-
-    with (
-        tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder,
-        Ledger.open(Path(folder, "ledger"), limit=made.guarantee) as ledger,
-    ):
-        return make_release(Table.read(dict(data), made.schema), made, ledger=ledger)
 
 
 def touched_parts(before: Sequence[tuple[Plan, Any]], after: Sequence[tuple[Plan, Any]]) -> int:
@@ -355,6 +342,13 @@ FAULTS: dict[str, Fault] = {
         Fault("half the sensitivity of a tied table", "exact divergence", _tied_record_halved),
         Fault("one group's sensitivity under change-one", "evaluated neighbours", _one_groups_sensitivity),
         Fault("empty groups left out", "form of neighbours", _empty_groups_left_out),
+        Fault(
+            "complete rows counted without noise",
+            "public part and evaluated neighbours",
+            presence_counted_without_noise,
+        ),
+        Fault("a value that becomes absent taken for one that changes", "exact divergence", absence_taken_for_change),
+        Fault("presence left out of the fingerprint", "records of one account", presence_not_in_the_fingerprint),
         Fault("uncapped respondent", "answers of one person", _uncapped_respondent),
     )
 }

@@ -1,6 +1,7 @@
 """Worst-case neighbours: how far one record can move a statistic in lattice steps, by enumeration.
 
-Records are laid on a fine grid of the declared domain (ends, zero, both sides of every edge), each becomes the vector
+Records are laid on a fine grid of the declared domain (ends, zero, both sides of every edge, and absent where a value
+may be: NaN, or the code -1 of a level), each becomes the vector
 of integers it adds to the released sums, and the worst pair (change-one) or the worst record (add-remove) is taken.
 The rounding here is arithmetic of its own on NumPy columns; `evaluated_move` asks the holder's wing itself.
 
@@ -21,8 +22,9 @@ from numpy.typing import NDArray
 
 from noisewise.laws import AdditiveLaw, additive_law
 from noisewise.planning import Plan
-from noisewise.schema import Bounded, Schema
+from noisewise.schema import Bounded, Levels, Schema
 from noisewise.statistics import Records
+from noisewise.statistics.evaluation import completed_columns
 from noisewise.statistics.feature import Feature
 from noisewise.statistics.sensitivity import Sensitivity
 
@@ -72,9 +74,9 @@ def contributions(plan: Plan, columns: Columns) -> NDArray[np.int64]:
         alone = {name: values[:, None] for name, values in columns.items()}
         return np.asarray(statistic.value(alone, schema)).reshape(size, -1).astype(np.int64)
     features = (statistic.feature,) if isinstance(statistic, Records) else statistic.row(schema)
-    integers = []
+    integers, complete = [], completed_columns(columns, schema)
     for feature, step, low, high in zip(features, lattice.step, lattice.low, lattice.high, strict=True):
-        values = np.broadcast_to(feature.value(columns, schema), (size,))
+        values = np.broadcast_to(feature.value(complete, schema.completed()), (size,))
         integers.append(np.clip(np.floor(values / step + 0.5).astype(np.int64), low, high))
     return np.stack(integers, axis=1)
 
@@ -88,6 +90,10 @@ def record_grid(plan: Plan) -> Columns:
     axes = [
         _axis(schema, name, min(points, 401)) if name in numeric else np.arange(len(schema.levels(name)), dtype=float)
         for name in names
+    ]
+    axes = [
+        np.append(axis, np.nan if name in numeric else -1.0) if name in schema.left_out else axis
+        for name, axis in zip(names, axes, strict=True)
     ]
     grid = np.array(list(itertools.product(*axes)))
     rest = {name: np.full(len(grid), _first(schema, name)) for name in schema.columns if name not in names}
@@ -105,8 +111,7 @@ def data_of(records: Sequence[Record], schema: Schema) -> dict[str, list[Any]]:
     """Records as a frame, with levels by name."""
     return {
         name: [
-            record[name] if isinstance(column, Bounded) else str(column.levels[int(record[name])])
-            for record in records
+            _read(record[name], column) for record in records
         ]
         for name, column in schema.columns.items()
     }  # fmt: skip
@@ -152,7 +157,7 @@ def _columns(plan: Plan) -> frozenset[str]:
     features: Sequence[Feature] = (
         (statistic.feature,) if isinstance(statistic, Records) else statistic.row(plan.part_schema)
     )
-    return frozenset().union(*(feature.columns() for feature in features))
+    return frozenset().union(*(feature.columns() for feature in features)) & frozenset(plan.schema.columns)
 
 
 def _axis(schema: Schema, name: str, points: int) -> NDArray[np.float64]:
@@ -162,6 +167,13 @@ def _axis(schema: Schema, name: str, points: int) -> NDArray[np.float64]:
     edges = [0.0, 1.0, 2.0, -1.0]
     special = [p for edge in edges for p in (edge, np.nextafter(edge, -np.inf)) if bounds.low <= p <= bounds.high]
     return np.unique(np.concatenate([grid, special]))
+
+
+def _read(value: float, column: Bounded | Levels) -> float | str | None:
+    """A value as a file has it: a level by its name, an absent one not at all."""
+    if column.is_absent(np.array([value]))[0]:
+        return None
+    return value if isinstance(column, Bounded) else str(column.levels[int(value)])
 
 
 def _first(schema: Schema, name: str) -> float:

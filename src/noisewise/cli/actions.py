@@ -13,16 +13,15 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from noisewise.cli import kinds
-from noisewise.cli.desk import read_records
+from noisewise.cli.desk import check_payable, read_records
 from noisewise.cli.kinds import check_kind
 from noisewise.cli.spec import Spec
 from noisewise.errors import InvalidSpec
-from noisewise.files import checked_place, checked_plot
+from noisewise.files import checked_place, checked_plot, write_whole
 from noisewise.planning import Plan
 from noisewise.printable import printable, printable_lines
 from noisewise.privacy.guarantee import Guarantee
 from noisewise.privacy.odds import caution
-from noisewise.release import write_whole
 
 
 class PlainConsole(Console):
@@ -149,6 +148,7 @@ def release_by(
     if ledger.exists():
         check_kind(ledger, kinds.LEDGER, place="--ledger")
     limit = limit_of(read, ledger)
+    check_payable([plan], ledger, limit)
     with console.status("Checking the records..."):
         table = read_records(read, [plan], data, ledger, accept_clamping=accept_clamping)
     with Ledger.open(ledger, limit=limit) as account:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from noisewise.cli import kinds
 from noisewise.cli.actions import check_overwriting, console, given_options, limit_of
-from noisewise.cli.desk import read_records
+from noisewise.cli.desk import check_payable, read_records
 from noisewise.cli.kinds import check_kind
 from noisewise.cli.naming import NamedPlan, file_of
 from noisewise.cli.spec import Spec
@@ -62,6 +62,7 @@ def publish_all(
     limit = limit_of(read, ledger)
     bill = _announced(read, plans, names, ledger)
     console.print(str(bill), markup=False)
+    check_payable(plans, ledger, limit)
     with console.status("Checking the records..."):
         table = read_records(read, plans, data, ledger, accept_clamping=accept_clamping)
     with Ledger.open(ledger, limit=limit) as account:

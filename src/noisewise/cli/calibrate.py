@@ -10,8 +10,8 @@ from typing import Any
 from noisewise.cli.actions import check_outputs, console
 from noisewise.cli.spec import Spec
 from noisewise.evaluate.calibration import Calibration, calibrate
+from noisewise.files import write_whole
 from noisewise.planning import Plan
-from noisewise.release import write_whole
 
 
 def calibrate_spec(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json as json_format
-import os
-import tempfile
+from fractions import Fraction
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from noisewise.cli.actions import check_outputs, console
-from noisewise.cli.desk import said_in_toml
 from noisewise.cli.spec import Spec
-from noisewise.errors import InvalidSpec, NoisewiseError
-from noisewise.printable import printable
+from noisewise.errors import InvalidSpec
+from noisewise.files import OWN, write_whole
+
+if TYPE_CHECKING:
+    from noisewise.holder.check import RecordCheck
 
 
 def check_records(spec: Path, data: Path, *, json: Path | None, html: Path | None) -> None:
@@ -24,26 +26,31 @@ def check_records(spec: Path, data: Path, *, json: Path | None, html: Path | Non
     check_outputs(json=json, html=html)
     read = Spec.read(spec)
     schema, plans, options = read.schema(), read.plans() if "release" in read.sections else (), read.data()
-    with console.status("Looking at the records..."), said_in_toml():
+    with console.status("Looking at the records..."):
         found = Table.check(data, schema, plans=plans, order=options.order, key=options.key, reader=options.reader)
     console.print(found.text(in_toml=True), markup=False)
+    _tell_of_the_stop(found, options.clamp_at_most)
     if json is not None:
         write_private(json, (json_format.dumps(found.to_dict(), indent=1, allow_nan=False) + "\n").encode())
     if html is not None:
         write_private(html, found.to_html(in_toml=True).encode())
 
 
+def _tell_of_the_stop(found: RecordCheck, most: Fraction) -> None:
+    """Say beforehand where `noisewise release` would stop, so that nobody is surprised there."""
+    from noisewise.holder.cleaning import Clamped, over_share
+
+    clamped = [Clamped(column.name, column.below, column.above, column.rows) for column in found.columns]
+    over = over_share(clamped, most) if found.schema.outside == "clamp" else []
+    if over:
+        console.print(
+            f"\nnoisewise release would stop: {'; '.join(map(str, over))}, and at most {float(100 * most):.4g} % of a "
+            "column is accepted (clamp_at_most under [data]). --accept-clamping goes on.",
+            markup=False,
+        )
+
+
 def write_private(path: Path, data: bytes) -> None:
-    """Write a file that its owner alone may read (mode 0600), whole or not at all; say that it is not to be shared."""
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # made with mode 0600
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(data)
-            os.replace(temporary, path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise NoisewiseError(f"Cannot write {printable(path)!r}: {error.strerror}.") from None
+    """Write a file that its owner alone may read, and say that it is not to be shared."""
+    write_whole(path, data, mode=OWN)
     console.print(f"Written to {path}, for you alone: not for publication.", markup=False)

@@ -12,8 +12,8 @@ from noisewise.cli.actions import check_outputs, console
 from noisewise.cli.spec import Spec
 from noisewise.design.choice import Choice, choose
 from noisewise.errors import InvalidSpec
+from noisewise.files import write_whole
 from noisewise.planning import Plan, plan
-from noisewise.release import write_whole
 
 
 def choose_candidates(

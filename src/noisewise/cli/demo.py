@@ -1,8 +1,8 @@
 """noisewise demo: the whole line on simulated records, in a folder one can look at afterwards.
 
-It plays the holder (plan, table, ledger, release) and then the analyst, who has the release file and the spec alone and
-infers the population from them. The records are simulated with a fixed seed and stand in for a real file; the privacy
-noise is real and different each time.
+It plays the holder (plan, table, ledger, releases) and then the analyst, who has the release files and the specs alone
+and infers the population from them: first of all people, then region by region. The records are simulated with a fixed
+seed and stand in for a real file; the privacy noise is real and different each time.
 """
 
 from __future__ import annotations
@@ -12,46 +12,51 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from noisewise.cli.actions import console
-from noisewise.cli.infer import naive_posterior
 from noisewise.cli.spec import Spec
 from noisewise.errors import InvalidSpec
-from noisewise.files import checked_folder
-from noisewise.html import Section, page
+from noisewise.files import checked_folder, write_whole
 
 if TYPE_CHECKING:
     from noisewise.design.choice import Choice
+    from noisewise.holder.ledger import Ledger
+    from noisewise.holder.table import Table
     from noisewise.inference.posterior import Posterior
+    from noisewise.planning import Plan
 
 N, SEED = 4000, 2026
 MARK = "written-by-noisewise-demo.txt"
-SPEC = """\
+REGIONS = {"north": (0.4, 1.2), "south": (0.3, 1.0), "east": (0.2, 0.8), "west": (0.1, 0.6)}  # share, relative income
+SCHEMA = """\
 # What everyone may know about the records; bounds are declared, never read from the data.
 [schema]
 n = 4000
 neighbours = "change-one"
 outside = "clamp"
 [schema.columns]
-income = { bounds = [0, 250] }
+income = { bounds = [0, 250], unit = "thousand EUR" }
 region = { levels = ["north", "south", "east", "west"] }
 
 [ledger]
 limit = { epsilon = "2" }
 
+"""
+SPEC = f"""\
+{SCHEMA}\
 # What might be published, at the same price; `noisewise choose` ranks them without reading a record.
 [[candidates]]
 statistic = "mean(income)"
-guarantee = { epsilon = "1" }
+guarantee = {{ epsilon = "1" }}
 [[candidates]]
 statistic = "mean(income, income**2)"
-guarantee = { epsilon = "1" }
+guarantee = {{ epsilon = "1" }}
 [[candidates]]
 statistic = "mean(clip(income, 0, 120), clip(income, 0, 120)**2)"
-guarantee = { epsilon = "1" }
+guarantee = {{ epsilon = "1" }}
 
 # What `noisewise release` publishes: the candidate that teaches most.
 [release]
 statistic = "mean(clip(income, 0, 120), clip(income, 0, 120)**2)"
-guarantee = { epsilon = "1" }
+guarantee = {{ epsilon = "1" }}
 
 # What the analyst assumes: a number where one is known, a distribution where not.
 [population]
@@ -59,69 +64,76 @@ income = "gamma(shape=halfnorm(scale=10), rate=halfnorm(scale=0.5))"
 """
 
 
+REGION_SPEC = f"""\
+{SCHEMA}\
+# A record lies in one region, so the means of all of them cost one epsilon, not four.
+[release]
+statistic = "mean(income, by=region)"
+guarantee = {{ epsilon = "1" }}
+
+# What the analyst assumes: in every region a law of its own.
+[population]
+"*" = "grouped(by=['region'], column='income', law=gamma(shape=halfnorm(scale=4), rate=halfnorm(scale=0.2)))"
+"""
+
+
 def run(out: Path) -> None:
-    """Write records, spec, release, ledger and report into `out`."""
-    from noisewise.holder.curator import make_release
+    """Write records, specs, releases, ledger and report into `out`."""
+    from noisewise.cli.demo_page import Story, demo_page
     from noisewise.holder.ledger import Ledger
     from noisewise.holder.table import Table
-    from noisewise.planning import plan
-    from noisewise.privacy.guarantee import PureDP
-    from noisewise.release import Release, write_whole
+    from noisewise.release import Release
     from noisewise.report.words import describe_release
-    from noisewise.statistics import statistic
 
     checked_folder(out, "--out")
     out.mkdir(parents=True, exist_ok=True)
     if any(out.iterdir()) and not (out / MARK).exists():
-        raise InvalidSpec(f"{str(out)!r} holds other files, which the demo would overwrite; give --out a new folder.",
-                          where="--out")  # fmt: skip
+        raise InvalidSpec(
+            f"{str(out)!r} holds other files, which the demo would overwrite; give --out a new folder.", where="--out"
+        )
     (out / MARK).write_text("Everything in this folder was written by `noisewise demo` and may be deleted.\n", "utf-8")
-    records, spec_file, ledger_file = out / "incomes.csv", out / "income.toml", out / "incomes.ledger"
-    ledger_file.unlink(missing_ok=True)
-    _write_records(records)
-    write_whole(spec_file, SPEC.encode())
+    (out / "incomes.ledger").unlink(missing_ok=True)
+    truth = _write_records(out / "incomes.csv")
+    write_whole(out / "income.toml", SPEC.encode())
+    write_whole(out / "regions.toml", REGION_SPEC.encode())
 
-    spec = Spec.read(spec_file)
+    spec, by_region = Spec.read(out / "income.toml"), Spec.read(out / "regions.toml")
     console.print("1. Which of three statistics would teach most (no record is read):", style="bold")
     choice = _choose(out, spec)
     console.print(str(choice), markup=False)
-    wanted = choice.winner
-    console.print("\n2. What is released, and its price:", style="bold")
-    console.print(wanted.describe(), markup=False)
+    plans = [choice.winner, by_region.plan()]
+    console.print("\n2. What is released, and its price: that one, and means by region:", style="bold")
+    for plan in plans:
+        console.print(plan.describe(), markup=False)
 
-    table = Table.read(records, wanted.schema)
-    with Ledger.open(ledger_file, limit=spec.limit()) as ledger:
-        make_release(table, wanted, ledger=ledger).save(out / "income.release.json")
-        median = plan(statistic("median(income)"), table.schema, guarantee=PureDP("1/2"))
-        make_release(table, median, ledger=ledger).save(out / "median.release.json")
+    table = Table.read(out / "incomes.csv", plans[0].schema)
+    with Ledger.open(out / "incomes.ledger", limit=spec.limit()) as ledger:
+        _release(out, table, plans, ledger)
         console.print("\n3. The holder's account:", style="bold")
-        account = str(ledger)
-        console.print(account, markup=False)
+        console.print(str(ledger), markup=False)
+        account = ledger.limit, ledger.spent(), ledger.remaining()
 
-    console.print("\n4. What any reader of the release file sees:", style="bold")
-    console.print(describe_release(Release.load(out / "income.release.json")), markup=False)
+    console.print("\n4. What any reader of the release by region sees:", style="bold")
+    console.print(describe_release(Release.load(out / "regions.release.json")), markup=False)
 
     console.print("\n5. What the analyst learns from it, with the noise in the model:", style="bold")
-    found, learnt = _infer(out, spec)
-    found.check_sentence()
-    console.print(found.summary(), markup=False)
-    sections = [
-        Section("What to share", "The candidates by what their noisy values would teach, before any record is read.",
-                header=("statistic", "price", "score", "of the best"),
-                rows=[(entry["statistic"], entry["guarantee"], f"{entry['score']:.3f}", f"{entry['share']:.0%}")
-                      for entry in choice.table],
-                png=(out / "choice.png").read_bytes()),
-        Section("What was planned", "Before any record is read: what, with which noise, for which price.",
-                block=wanted.describe()),
-        Section("The account", "Charge and release are stored together or not at all.", block=account),
-        *learnt,
-        Section("Also released", "A second release from the same ledger.",
-                block=describe_release(Release.load(out / "median.release.json"))),
-    ]  # fmt: skip
+    overall, regions = _infer(out, "income", spec), _infer(out, "regions", by_region)
+    console.print(regions.summary(), markup=False)
+    regions.save(out / "posterior.npz")
+    regions.plot(out / "posterior.png")
     report = out / "report.html"
-    lead = f"{N} simulated incomes, published under differential privacy, and what can be learnt from the release."
-    write_whole(report, page("Noisewise demo", lead, sections).encode())
-    console.print(f"\nThe report is {report}; spec, releases, ledger and posterior are beside it.", markup=False)
+    story = Story(regions, overall, choice, (out / "choice.png").read_bytes(), account, truth, plans[1])
+    with console.status("Writing the report..."):
+        write_whole(report, demo_page(story).encode())
+    console.print(f"\nThe report is {report}; specs, releases, ledger and posterior are beside it.", markup=False)
+
+
+def _release(out: Path, table: Table, plans: list[Plan], ledger: Ledger) -> None:
+    """Both releases, paid at once or not at all."""
+    from noisewise.holder.curator import make_releases
+
+    for made, name in zip(make_releases(table, plans, ledger=ledger), ("income", "regions"), strict=True):
+        made.save(out / f"{name}.release.json")
 
 
 def _choose(out: Path, spec: Spec) -> Choice:
@@ -134,27 +146,27 @@ def _choose(out: Path, spec: Spec) -> Choice:
     return choice
 
 
-def _infer(out: Path, spec: Spec) -> tuple[Posterior, list[Section]]:
-    """The posterior from the release file, saved with its plot, and the sections of its report."""
+def _infer(out: Path, name: str, spec: Spec) -> Posterior:
+    """The posterior from one release file, and how surprising the release is under it."""
     from noisewise.inference.infer import infer
     from noisewise.release import Release
-    from noisewise.report.posterior_page import posterior_picture, posterior_sections
 
-    posterior = infer(Release.load(out / "income.release.json"), spec.population(), seed=SEED)
-    naive, why_no_naive = naive_posterior(posterior)
-    posterior.save(out / "posterior.npz")
-    posterior_picture(posterior, naive, out / "posterior.png")
-    return posterior, posterior_sections(posterior, naive, why_no_naive=why_no_naive)
+    posterior = infer(Release.load(out / f"{name}.release.json"), spec.population(), seed=SEED)
+    posterior.check_sentence()
+    return posterior
 
 
-def _write_records(path: Path) -> None:
-    """Simulated household incomes in thousands, with a region; the seed is fixed because these are not secret."""
+def _write_records(path: Path) -> dict[str, float]:
+    """Simulated incomes in thousands, with a region, and the mean of each; the seed is fixed: they are not secret."""
     import numpy as np
 
     rng = np.random.default_rng(SEED)
-    income = np.round(rng.gamma(shape=3.0, scale=17.0, size=N), 2)
-    region = rng.choice(["north", "south", "east", "west"], p=[0.4, 0.3, 0.2, 0.1], size=N)
+    shares, levels = zip(*REGIONS.values(), strict=True)
+    place = rng.choice(len(REGIONS), p=shares, size=N)
+    income = np.round(rng.gamma(shape=3.0, scale=17.0 * np.array(levels)[place]), 2)
+    region = np.array(list(REGIONS))[place]
     with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
         writer.writerow(["income", "region"])
         writer.writerows(zip(income.tolist(), region.tolist(), strict=True))
+    return {name: float(income[region == name].mean()) for name in REGIONS}

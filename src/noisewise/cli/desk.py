@@ -6,32 +6,16 @@ out regardless: it tells nothing new.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from noisewise.cli.spec import Spec
-from noisewise.errors import InvalidData
 from noisewise.planning import Plan
+from noisewise.privacy.guarantee import Guarantee
 
 if TYPE_CHECKING:
     from noisewise.holder.table import Table
-
-
-@contextmanager
-def said_in_toml() -> Iterator[None]:
-    """Refusals of records name the way out as it stands in a spec file."""
-    told: InvalidData | None = None
-    try:
-        yield
-    except InvalidData as error:
-        if "toml" not in error.fields:
-            raise
-        fields = {name: value for name, value in error.fields.items() if name != "toml"}
-        told = InvalidData(str(error.fields["toml"]), **fields)
-    if told is not None:
-        raise told
 
 
 def read_records(read: Spec, plans: Sequence[Plan], data: Path, ledger: Path, *, accept_clamping: bool) -> Table:
@@ -41,15 +25,27 @@ def read_records(read: Spec, plans: Sequence[Plan], data: Path, ledger: Path, *,
     from noisewise.holder.table import Table
 
     options = read.data()
-    with said_in_toml():
-        table = Table.read(data, plans[0].schema, options.order, options.key, reader=options.reader, clamp_at_most=1)
-        for clamped in table.clamped:
-            if clamped.moved:
-                console.print(f"Clamped to its bounds: {clamped}.", markup=False)
-        is_over = bool(over_share(table.clamped, options.clamp_at_most)) and not accept_clamping
-        if is_over and not all(_is_paid(table, plan, ledger) for plan in plans):
-            check_clamping(table.clamped, options.clamp_at_most)
+    table = Table.read(data, plans[0].schema, options.order, options.key, reader=options.reader, clamp_at_most=1)
+    for clamped in table.clamped:
+        if clamped.moved:
+            console.print(f"Clamped to its bounds: {clamped}.", markup=False)
+    is_over = bool(over_share(table.clamped, options.clamp_at_most)) and not accept_clamping
+    if is_over and not all(_is_paid(table, plan, ledger) for plan in plans):
+        check_clamping(table.clamped, options.clamp_at_most)
     return table
+
+
+def check_payable(plans: Sequence[Plan], ledger: Path, limit: Guarantee | None) -> None:
+    """Refuse what the account cannot sell before a record is read; inside its transaction it checks again."""
+    from noisewise.holder.ledger import Ledger
+    from noisewise.holder.ledger_chain import unopened
+    from noisewise.holder.ledger_orders import check_payable as check_in
+
+    if limit is not None:
+        check_in(ledger, unopened(limit), plans)
+        return
+    with Ledger.open(ledger) as account:
+        account.check_payable(plans)
 
 
 def _is_paid(table: Table, plan: Plan, ledger: Path) -> bool:

@@ -8,9 +8,9 @@ from pathlib import Path
 from noisewise.cli.actions import check_outputs, check_release_options, console, release_by
 from noisewise.cli.spec import Spec
 from noisewise.errors import InvalidSpec
+from noisewise.files import write_whole
 from noisewise.planning import plan
 from noisewise.point.optimal import optimal_estimator
-from noisewise.release import write_whole
 from noisewise.statistics import Count
 
 

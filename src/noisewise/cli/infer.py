@@ -9,8 +9,8 @@ from noisewise.cli.actions import console
 from noisewise.cli.kinds import RELEASE, check_kind
 from noisewise.cli.spec import Spec
 from noisewise.errors import InvalidSpec, NoisewiseError
-from noisewise.files import checked_folder
-from noisewise.release import Release, write_whole
+from noisewise.files import checked_folder, write_whole
+from noisewise.release import Release
 
 if TYPE_CHECKING:
     from noisewise.inference.posterior import Posterior
@@ -69,14 +69,15 @@ def naive_posterior(posterior: Posterior, **settings: Any) -> tuple[Posterior | 
 
 def write_posterior(out: Path, posterior: Posterior, naive: Posterior | None, *, why_no_naive: str = "") -> None:
     """The four files, in a folder that is new, or whose files of these names were written by this command."""
-    from noisewise.report.posterior_page import posterior_page, posterior_picture
+    from noisewise.report.posterior_page import posterior_page
+    from noisewise.report.posterior_pictures import Sheet, parameters_picture
 
     _check_folder(out)
     out.mkdir(parents=True, exist_ok=True)
     write_whole(out / MARK, f"{', '.join(FILES)} were written by `noisewise infer` and may be deleted.\n".encode())
     posterior.save(out / "posterior.npz")
     write_whole(out / "summary.txt", (posterior.summary() + "\n").encode())
-    write_whole(out / "posterior.png", posterior_picture(posterior, naive))
+    write_whole(out / "posterior.png", parameters_picture(posterior, None, Sheet(naive=naive)))
     write_whole(out / "report.html", posterior_page(posterior, naive, why_no_naive=why_no_naive).encode())
 
 

@@ -87,11 +87,12 @@ def precision(
     json: Annotated[Path | None, typer.Option("--json", help="Also write the rows as JSON.")] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw the curves: .png, .pdf or .svg.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    only: Only = None,
 ) -> None:
     """What each budget would buy, and what it means for one person; needs no records and spends nothing."""
     from noisewise.cli.precision import precision_of
 
-    precision_of(spec, budgets=budgets, at=at or [], n=n, seed=seed, json=json, plot=plot, quiet=quiet)
+    precision_of(spec, budgets=budgets, at=at or [], n=n, seed=seed, only=only, json=json, plot=plot, quiet=quiet)
 
 
 @app.command()
@@ -303,7 +304,7 @@ def main() -> None:
     try:
         app()
     except NoisewiseError as error:
-        print(as_typed(f"{type(error).__name__}: {error}"), file=sys.stderr)
+        print(as_typed(error), file=sys.stderr)
         sys.exit(2)
     except OSError as error:
         print(f"Cannot use {error.filename!r}: {error.strerror}.", file=sys.stderr)

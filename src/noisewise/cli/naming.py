@@ -9,12 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
 from noisewise.errors import InvalidSpec
 from noisewise.planning import Plan
-from noisewise.printable import printable, shown
+from noisewise.printable import did_you_mean, shown
 
 __all__ = ["NamedPlan", "chosen", "file_of", "section_names"]
 
@@ -41,7 +40,7 @@ def section_names(path: Path, entries: Sequence[Mapping[str, object]]) -> list[s
         where = f"In [[release]] {number} of {path}"
         for key in sorted(set(entry) - set(ENTRIES)):
             raise InvalidSpec(
-                f"{where}: unknown entry {shown(key)}{_nearest(key, ENTRIES)}; there are {', '.join(ENTRIES)}.",
+                f"{where}: unknown entry {shown(key)}{did_you_mean(key, ENTRIES)}; there are {', '.join(ENTRIES)}.",
                 where="release",
             )
         names.append(_name(entry["name"], where) if "name" in entry else None)
@@ -70,7 +69,7 @@ def chosen(path: Path, releases: Sequence[NamedPlan], only: str | None) -> tuple
         )
     if only not in names:
         raise InvalidSpec(
-            f"--only {shown(only)}: {path} has no [[release]] of that name{_nearest(only, names)}; there are "
+            f"--only {shown(only)}: {path} has no [[release]] of that name{did_you_mean(only, names)}; there are "
             f"{', '.join(names)}.",
             where="--only",
         )
@@ -90,8 +89,3 @@ def _name(name: object, where: str) -> str:
         f'digit first, at most {LONGEST_NAME} of them, as in name = "mean-income".',
         where="name",
     )
-
-
-def _nearest(word: str, known: Sequence[str]) -> str:
-    near = get_close_matches(word, known, n=1)
-    return f" (did you mean {printable(near[0])}?)" if near else ""

@@ -11,7 +11,7 @@ from noisewise.cli.choose import values_at
 from noisewise.cli.spec import Spec
 from noisewise.design.expected import precision
 from noisewise.errors import InvalidSpec
-from noisewise.release import write_whole
+from noisewise.files import write_whole
 
 
 def precision_of(
@@ -21,14 +21,16 @@ def precision_of(
     at: Sequence[str],
     n: int | None,
     seed: int | None,
+    only: str | None,
     json: Path | None,
     plot: Path | None,
     quiet: bool,
 ) -> None:
-    """The planned releases, and the candidates, of a spec under its population, if it has one."""
+    """The planned releases, and the candidates, of a spec under its population, if it has one; or one of them."""
     check_outputs(json=json, plot=plot)
     read = Spec.read(spec)
-    plans = [*(read.plans() if "release" in read.sections else ()), *read.candidates()]
+    releases = read.plans(only) if only is not None or "release" in read.sections else ()
+    plans = [*releases, *(() if only is not None else read.candidates())]
     if not plans:
         raise InvalidSpec(
             f"{spec} plans nothing: it needs a [release] or [[candidates]], each with statistic = ... and "

@@ -23,8 +23,8 @@ from noisewise.cli.actions import check_outputs, console
 from noisewise.cli.spec import Spec
 from noisewise.errors import InvalidSpec, NoisewiseError
 from noisewise.exact import integer
+from noisewise.files import write_whole
 from noisewise.privacy.guarantee import Guarantee, guarantee_from_spec
-from noisewise.release import write_whole
 
 if TYPE_CHECKING:
     from noisewise.online.collect import Asker, Collected

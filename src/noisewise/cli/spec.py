@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 
 from noisewise.cli.kinds import SPEC, check_kind
 from noisewise.cli.naming import NamedPlan, chosen, section_names
+from noisewise.cli.wording import in_toml
 from noisewise.errors import InvalidSpec, NoisewiseError
 from noisewise.files import check_depth, read_file
 from noisewise.planning import Plan, plan
@@ -202,7 +203,7 @@ class Spec:
         except NoisewiseError as error:
             if isinstance(error, InvalidSpec) and str(error).startswith(("In [", str(self.path))):
                 raise  # it names its place already
-            raise InvalidSpec(f"In {place} of {self.path}: {error}", where=place.strip("[]")) from None
+            raise InvalidSpec(f"In {place} of {self.path}: {in_toml(error)}", where=place.strip("[]")) from None
 
 
 def _toml(text: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from rich.progress import Progress as Bars
 from rich.table import Table as Grid
 
 from noisewise.cli.actions import check_outputs, console
-from noisewise.release import write_whole
+from noisewise.files import write_whole
 from noisewise.studies import named, studies
 from noisewise.studies.setting import parse_assignments, shown
 from noisewise.studies.study import Progress, Result, Study

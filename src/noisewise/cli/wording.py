@@ -1,10 +1,16 @@
-"""Hints in the words of the command line: the library's own speak Python, and here people write TOML and options."""
+"""Hints in the words of the command line: the library's own speak Python, and here people write TOML and options.
+
+An error that knows both tongues carries the second in its field `toml`. The others are put into words here, so that
+every message leaves by this one door.
+"""
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["as_typed"]
+from noisewise.errors import NoisewiseError
+
+__all__ = ["as_typed", "in_toml"]
 
 _SAID: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), words)
@@ -33,8 +39,14 @@ _SAID: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 )  # fmt: skip
 
 
-def as_typed(message: str) -> str:
-    """A message of the library for someone who types commands and spec files."""
+def in_toml(error: NoisewiseError) -> str:
+    """What an error says to those who write spec files, as far as it knows."""
+    return str(error.fields.get("toml", error))
+
+
+def as_typed(error: NoisewiseError) -> str:
+    """The name and the message of an error for someone who types commands and spec files."""
+    message = f"{type(error).__name__}: {in_toml(error)}"
     for pattern, words in _SAID:
         message = pattern.sub(words, message)
     return message

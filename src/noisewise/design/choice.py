@@ -26,7 +26,9 @@ from noisewise.design.information import Engine, engine_for
 from noisewise.design.scores import Score, read_score
 from noisewise.errors import Incomparable, InvalidArgument, NoisewiseError, Unsupported
 from noisewise.exact import integer
+from noisewise.html import Section, pieces
 from noisewise.inference.progress import shown
+from noisewise.models.protocol import population_for
 from noisewise.planning import Plan
 from noisewise.populations.parameters import Array, Theta, rows_of
 from noisewise.privacy.guarantee import ApproxDP
@@ -101,18 +103,33 @@ class Choice:
         ]
 
     def __str__(self) -> str:
+        return "\n".join([self._heading(), *_aligned(self._cells()), *self._notes()])
+
+    def _repr_html_(self) -> str:
+        header, *rows = self._cells()
+        notes = [Section("Notes", text="\n\n".join(self._notes()))] if self._notes() else []
+        return pieces(Section("Choice", text=self._heading(), header=header, rows=rows), *notes)
+
+    def _heading(self) -> str:
+        return f"Information about {', '.join(self.belief.names)} ({self.score.name}), {self.belief.words}."
+
+    def _notes(self) -> list[str]:
+        return [*(f"{k}: {one.note}" for k, one in enumerate(self.ranking, start=1) if one.note), *self.remarks]
+
+    def _cells(self) -> list[tuple[str, ...]]:
+        """The ranking as text, its header first."""
         has_error = any(one.standard_error > 0 for one in self.ranking)
-        rows = [("", "score", *(("std. error",) if has_error else ()), "share", "plan", "price", "computed")]
+        rows: list[tuple[str, ...]] = [
+            ("", "score", *(("std. error",) if has_error else ()), "share", "plan", "price", "computed")
+        ]
         for k, one in enumerate(self.ranking, start=1):
             error = (f"{one.standard_error:.2g}" if one.standard_error > 0 else "-",) if has_error else ()
             share = "" if one.share is None else f"{100 * one.share:.1f} %"
             law = "exact law" if one.likelihood == "exact" else "normal law"
             how = one.method.split(" (")[0]
-            rows.append((str(k), f"{one.score:.5g}", *error, share, one.name, str(one.plan.guarantee),
-                         f"{law}, {how}"))  # fmt: skip
-        heading = f"Information about {', '.join(self.belief.names)} ({self.score.name}), {self.belief.words}."
-        notes = [f"{k}: {one.note}" for k, one in enumerate(self.ranking, start=1) if one.note]
-        return "\n".join([heading, *_aligned(rows), *notes, *self.remarks])
+            price = str(one.plan.guarantee)
+            rows.append((str(k), f"{one.score:.5g}", *error, share, one.name, price, f"{law}, {how}"))
+        return rows
 
     def plot(self, path: str | PathLike[str] | None = None) -> bytes:
         """The score of the (at most seven) best plans against each unknown parameter, the others at their middle."""
@@ -174,7 +191,7 @@ def choose(
     _check_sizes(given)
     if draws is None and any(isinstance(one.statistic, OrderStatistic) for one in given):
         draws = FEWER_DRAWS
-    belief = believe(population, at=at, draws=draws)
+    belief = believe(population_for(population, given), at=at, draws=draws)
     rule = read_score(score, weights, belief.names, belief.covariance)
     start = 0 if seed is None else integer(seed, "seed", minimum=0)
     options = {"likelihood": likelihood, "seed": start, "n": n}

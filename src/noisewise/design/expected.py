@@ -3,7 +3,8 @@
 For each planned release and a range of budgets (epsilon, rho or mu) the expected half-width of a 90 % interval
 
     with a population    of each of its unknowns: 1.645 times `precision.predicted_sd`, sampling and noise together
-    without one          of the noise on each component: the smallest h with P(|noise| <= h) >= 0.9
+    without one          of the noise on each component: the smallest h with P(|noise| <= h) >= 0.9; of means of
+                         groups at an equal share of the records each, whatever the mean is (`group_mean.py`)
 
 and, with a population, what would be left without noise (the same plan at a very large budget): the noise part is the
 root of the difference of their squares. The unknowns are taken in the middle of what is believed, or as given: over a
@@ -25,17 +26,21 @@ import numpy as np
 from noisewise.design.belief import believe, middle
 from noisewise.design.blank import checked_plan
 from noisewise.design.curve import design_curve
+from noisewise.design.group_mean import mean_half_width
 from noisewise.design.precision import MOST
 from noisewise.errors import InvalidArgument, NoisewiseError
-from noisewise.exact import fraction
+from noisewise.exact import fraction, integer
 from noisewise.inference.progress import shown
 from noisewise.laws import additive_law
+from noisewise.models.protocol import population_for
 from noisewise.planning import Plan, plan
 from noisewise.populations.text import population_to_spec
 from noisewise.printable import printable, printable_lines
 from noisewise.privacy.odds import budget_of, caution, meaning, with_budget
 from noisewise.schema import Schema
-from noisewise.statistics.units import component_units
+from noisewise.statistics.enclosure import feature_ranges
+from noisewise.statistics.protocol import Average
+from noisewise.statistics.units import component_units, feature_unit
 
 LEVEL = 0.9
 NORMAL = 1.6448536269514722  # of a normal law, 90 % lie within so many sd
@@ -135,7 +140,8 @@ def precision(
     population:  what is believed of the records, for intervals of its unknowns; without it, of the noise alone
     budgets:     values of epsilon, rho or mu; by default a tenth to ten times what each plan has
     at:          values of the unknowns to look at; by default the middle of what is believed
-    n:           the number of records to reckon with, where that is private (add-remove)
+    n:           the number of records to reckon with; needed for unknowns and for means of groups where it is private
+                 (add-remove)
 
         print(nw.precision(nw.plan(nw.Mean("income"), schema, guarantee=nw.PureDP(1)), population))
     """
@@ -143,9 +149,13 @@ def precision(
     if not listed:
         raise InvalidArgument("plans must list at least one plan.", argument="plans")
     numbers = None if budgets is None else _checked_budgets(budgets)
+    records = None if n is None else integer(n, "n", minimum=1)
     rows: list[Expected] = []
     words = "Expected 90 % intervals of the noise alone; with a population, of the answer."
+    if any(_has_hidden_means(made, records) for made in listed):
+        words += " The number of records is private: state one (--n, or n= in Python) to see means of groups."
     if population is not None:
+        population = population_for(population, listed)
         values = middle(believe(population)) if at is None else at
         words = f"Expected 90 % intervals of the unknowns, sampling and noise together, {_told(values)}."
     with shown(progress, "Predicting precision") as report:
@@ -153,9 +163,9 @@ def precision(
             own = Fraction(budget_of(made.guarantee)[1]).limit_denominator(10**12)
             asked = sorted({own, *([own * step for step in STEPS] if numbers is None else numbers)})
             found = (
-                _noise_rows(made, own, asked)
+                _noise_rows(made, own, asked, records)
                 if population is None
-                else _answer_rows(made, own, asked, population, at=values, n=n, seed=seed)
+                else _answer_rows(made, own, asked, population, at=values, n=records, seed=seed)
             )
             rows.extend(found)
             if report is not None:
@@ -187,8 +197,11 @@ def _checked_budgets(budgets: object) -> list[Fraction]:
     return [fraction(one, "budgets", positive=True) for one in listed]
 
 
-def _noise_rows(made: Plan, own: Fraction, numbers: Sequence[Fraction]) -> list[Expected]:
-    """The noise alone, component by component."""
+def _noise_rows(made: Plan, own: Fraction, numbers: Sequence[Fraction], records: int | None) -> list[Expected]:
+    """The noise alone, component by component; means of groups where the number of records is known."""
+    averages = made.statistic.averages(made.part_schema)
+    if averages and not _has_hidden_means(made, records):
+        return [row for number in numbers for row in _mean_rows(_moved(made, number), number, own, averages, records)]
     units = component_units(made.statistic, made.part_schema)
     rows = []
     for number in numbers:
@@ -198,20 +211,52 @@ def _noise_rows(made: Plan, own: Fraction, numbers: Sequence[Fraction]) -> list[
     return rows
 
 
+def _has_hidden_means(made: Plan, records: int | None) -> bool:
+    """Whether it releases means of groups, and nobody says of how many records."""
+    return bool(made.statistic.averages(made.part_schema)) and made.part_schema.n is None and records is None
+
+
+def _mean_rows(
+    moved: Plan, number: Fraction, own: Fraction, averages: Sequence[Average], records: int | None
+) -> list[Expected]:
+    """What is known of each group's mean, and the noise on its count; groups that get the same noise are told once."""
+    schema, law = moved.part_schema, additive_law(moved.law)
+    groups = len(moved.statistic.groups(schema))
+    each = max(1, (records or schema.n or 0) // groups)
+    noises = {(one.feature, law.scale[one.count], law.scale[one.total]) for one in averages}
+    is_same = len(noises) == len({feature for feature, *_ in noises})
+    told = [one for one in averages if one.group == averages[0].group] if is_same else averages[:MOST_ANSWERS]
+    ranges = feature_ranges([one.feature for one in told], schema)
+    rows, counts = [], dict[int, Expected]()
+    for one, (low, high, _) in zip(told, ranges, strict=True):
+        width = mean_half_width(moved, one, records=each, low=low, high=high, level=LEVEL)
+        whose = "a group" if is_same else one.group
+        answer = f"mean({one.feature}) of {whose} of {each} records"
+        unit = feature_unit(one.feature, schema)
+        rows.append(_row(moved, number, own, answer, unit, width, None, (high - low) / 2))
+        alone = _half_width(moved, one.count)
+        counts.setdefault(one.count, _row(moved, number, own, f"count of {whose}", "", alone, None, None))
+    return [*rows, *counts.values()]
+
+
 def _half_widths(made: Plan) -> list[float | None]:
     """The smallest h with P(|noise| <= h) >= 0.9 for each component; None where the noise is not known in advance."""
     labels = made.noise[:MOST_ANSWERS]
     if labels[0].sd is None:
         return [None] * len(labels)
-    law, found = additive_law(made.law), list[float | None]()
-    for k in range(min(law.size, len(labels))):
-        low, high = -1, law.reach((1 - LEVEL) / 2, k)
-        while high - low > 1:
-            middle = (low + high) // 2
-            inside = 1 - 2 * float(law.cdf(-middle - 1, k))  # the noise is symmetric
-            low, high = (low, middle) if inside >= LEVEL else (middle, high)
-        found.append(high * law.step[k] / made.divisor)
-    return found
+    size = additive_law(made.law).size
+    return [_half_width(made, k) / made.divisor for k in range(min(size, len(labels)))]
+
+
+def _half_width(made: Plan, component: int) -> float:
+    """The smallest h with P(|noise| <= h) >= 0.9 on a sum."""
+    law = additive_law(made.law)
+    low, high = -1, law.reach((1 - LEVEL) / 2, component)
+    while high - low > 1:
+        middle = (low + high) // 2
+        inside = 1 - 2 * float(law.cdf(-middle - 1, component))  # the noise is symmetric
+        low, high = (low, middle) if inside >= LEVEL else (middle, high)
+    return high * law.step[component]
 
 
 def _answer_rows(

@@ -19,7 +19,7 @@ averaged over 64 fixed quasi-random draws from the prior (`coordinates`).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -37,7 +37,7 @@ from noisewise.joining import record_count
 from noisewise.laws import Form
 from noisewise.likelihood.exact_sum import ExactSum
 from noisewise.likelihood.model import check_likelihood
-from noisewise.models.protocol import Model, model_of
+from noisewise.models.protocol import Model, model_of, population_for
 from noisewise.planning import Plan
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import AnyPopulation
@@ -119,6 +119,7 @@ def information(
     `at` gives a number (or K numbers, averaged) for each unknown; None averages over the prior. `n` is the number of
     records where the plan keeps it private (add-remove). `draws` is the size of whatever is simulated; `seed` its seed.
     """
+    population = cast(AnyPopulation, population_for(population, [plan]))
     names = coordinate_names(population)
     theta = prior_rows(population) if at is None else given_rows(population, at)
     engine = engine_for(plan, population, method=method, likelihood=likelihood, seed=seed, n=n, draws=draws)

@@ -38,6 +38,7 @@ from noisewise.inference.progress import shown
 from noisewise.laws import Form, additive_law, normal_mixture
 from noisewise.likelihood import normal_gaussian
 from noisewise.likelihood.normal_sum import NormalSum
+from noisewise.models.protocol import population_for
 from noisewise.planning import Plan, plan
 from noisewise.populations.multivariate import MultivariateNormal
 from noisewise.populations.parameters import Array
@@ -71,7 +72,7 @@ def predicted_sd(
     `population` may be a posterior: then what it knows already counts. Without `at`, the root of the mean variance
     over its draws. A simplex of probabilities counts in all but its last.
     """
-    belief = _belief(checked_plan(plan).statistic, population, at, draws)
+    belief = _belief(checked_plan(plan).statistic, population_for(population, [plan]), at, draws)
     return predicted(plan, belief, likelihood=likelihood, seed=seed, n=n)
 
 

@@ -31,7 +31,7 @@ from noisewise.evaluate.simulate import data_sets
 from noisewise.evaluate.trials import Infer, World, given_posterior, library_posterior, run_trials
 from noisewise.exact import integer
 from noisewise.inference.progress import Progress
-from noisewise.models.protocol import model_of
+from noisewise.models.protocol import model_of, population_for
 from noisewise.planning import Plan
 from noisewise.types import Floats
 
@@ -233,6 +233,7 @@ def calibrate(
     integer(draws, "draws", minimum=1, maximum=10**6)
     integer(workers, "workers", minimum=1, maximum=1024)
     holders = data_sets(plans)
+    population = population_for(population, [plan for holder in holders for plan in holder])
     if not model_of(population).free:
         raise InvalidArgument(
             "population has no unknown parameter: give one a prior, as in Normal(mean=stats.norm(0, 1), sd=1).",

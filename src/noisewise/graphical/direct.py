@@ -21,7 +21,7 @@ from scipy.special import ndtri
 from noisewise.errors import Unsupported
 from noisewise.graphical.answers import Probabilities
 from noisewise.inference.intervals import checked_level
-from noisewise.joining import listed_releases, stated_sizes
+from noisewise.joining import listed_releases, refuse_left_out, stated_sizes
 from noisewise.laws import Form, additive_law, normal_mixture
 from noisewise.likelihood import normal_laplace
 from noisewise.likelihood.stated_n import contradictions
@@ -38,6 +38,7 @@ GRID = 500
 def direct(release: Release, *, level: float, n: int | None) -> Probabilities:
     """The share of every published cell, with its interval."""
     (given,) = listed_releases(release)
+    refuse_left_out((given,), "a graphical model")
     share, statistic, law = checked_level(level), given.statistic, given.law
     if not isinstance(statistic, Histogram | Marginals) or law.form is not Form.NUMBER:
         raise Unsupported(f"The cells of a table have shares; {statistic} has none.")

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from noisewise.graphical.methods import GraphicalMethod
     from noisewise.graphical.observed import Observed
     from noisewise.graphical.problem import Problem
+    from noisewise.inference.answer_sources import AnswerSource
     from noisewise.inference.degrees import Degrees
     from noisewise.inference.methods import Found, Methods
     from noisewise.inference.posterior import Posterior
@@ -157,6 +158,13 @@ class GraphicalModel(ModelBase):
         return tuple(
             ", ".join(f"{name}={level}" for name, level in zip(names, cell, strict=True))
             for cell in itertools.product(*levels)
+        )
+
+    def level_labels(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """'x, y' for each cell of a table over these columns, the last column's level changing first."""
+        return tuple(
+            ", ".join(map(str, cell))
+            for cell in itertools.product(*(self.levels[v].levels for v in self.region(columns)))
         )
 
     # ---- what infer and Posterior ask for ----
@@ -287,6 +295,13 @@ class GraphicalModel(ModelBase):
         from noisewise.graphical.compare import compare
 
         return compare(releases, models, n=n)
+
+    def answer_sources(self, theta: Theta, releases: Sequence[Release]) -> tuple[AnswerSource, ...]:
+        """The share of each level of each column, and of each cell of the cliques."""
+        from noisewise.graphical.shares import share_sources
+
+        named = [(name,) for name in self.columns] + [clique for clique in self.cliques if len(clique) > 1]
+        return share_sources(theta, [(probability_name(names), names, self.level_labels(names)) for names in named])
 
     # ---- simulation, checks, text ----
 

@@ -28,7 +28,7 @@ from noisewise.graphical.loopy import engine_for
 from noisewise.graphical.null_pairs import null_share
 from noisewise.graphical.problem import GAUSSIAN, LAPLACE, Holder, Problem
 from noisewise.graphical.structure import Region, Regions
-from noisewise.joining import joined, listed_releases
+from noisewise.joining import joined, listed_releases, refuse_left_out
 from noisewise.laws import additive_law, normal_mixture
 from noisewise.release import Release
 from noisewise.statistics import Marginals
@@ -75,6 +75,7 @@ class _Part:
 def observe(model: GraphicalModel, releases: object, *, n: object = None, has_prior: bool = True) -> Observed:
     """The problem of a model and releases of tables; `has_prior` says how the notes speak of what none counts."""
     given = listed_releases(releases)
+    refuse_left_out(given, "a graphical model")
     counted = [tuple(counted_tables(model, release.statistic, release.schema)) for release in given]
     together = joined(given, n)
     notes = [] if n is None else [f"It holds if n = {n}, as stated: the number of records is private."]

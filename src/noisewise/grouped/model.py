@@ -30,6 +30,7 @@ from noisewise.statistics.groups import read_by
 if TYPE_CHECKING:
     from noisewise.grouped.confidential import GroupLaws
     from noisewise.grouped.learn import Observed
+    from noisewise.inference.answer_sources import AnswerSource
     from noisewise.inference.degrees import Degrees
     from noisewise.inference.methods import Found, Method, Methods
     from noisewise.inference.settings import Settings
@@ -288,6 +289,18 @@ class Grouped(ModelBase):
         from noisewise.grouped.learn import learn
 
         return learn(observed, settings)
+
+    def answer_sources(self, theta: Theta, releases: Sequence[Release]) -> Sequence[AnswerSource]:
+        """The law of the column in each group, and the shares."""
+        from noisewise.grouped.answers import group_sources
+
+        return group_sources(self, theta, releases)
+
+    def parameter_units(self, releases: Sequence[Release]) -> Mapping[str, str]:
+        """Parameters in the unit of the column, group by group."""
+        from noisewise.grouped.answers import group_units
+
+        return group_units(self, releases)
 
     # ---- simulation, checks, text ----
 

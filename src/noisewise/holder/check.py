@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from noisewise.errors import InvalidArgument, InvalidData
 from noisewise.holder.check_text import FEWEST, html_of, page_of, text_of
 from noisewise.holder.clamp_effects import Effect, Sides, look_at, totals_of
-from noisewise.holder.cleaning import Counts, check_counts, cleaned_columns, fills_of, kinds
+from noisewise.holder.cleaning import Counts, check_counts, cleaned_columns, kinds, may_be_missing
 from noisewise.holder.expressions import indicator
 from noisewise.holder.reader import Reader
 from noisewise.holder.sources import RAW, Source, named
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 FORMAT = "noisewise-check/1"
 MOST_COMPONENTS = 20
 MISFITS = ("missing", "unparsable", "infinite", "below", "above", "undeclared")
-BAD, OUT, FILLED = "__bad_", "__out_", "__filled_"
+BAD, OUT, FILLED, GONE = "__bad_", "__out_", "__filled_", "__gone_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,9 @@ class ColumnCheck:
     undeclared: int = 0
     undeclared_levels: int = 0
     codes: tuple[Code, ...] = ()
-    fill: str | None = None  # what a missing value becomes; None where missing values are refused
+    fill: str | None = None  # what a missing value becomes; None where none is filled in
     hint: Hint | None = None
+    is_left_out: bool = False  # a record is left out of what is made of the column where it is missing
 
     @property
     def misfits(self) -> dict[str, int]:
@@ -95,6 +96,7 @@ class StatisticCheck:
     filled: int
     effects: tuple[Effect, ...]
     left_out: int = 0  # components not listed
+    absent: int = 0  # rows in which a value that it reads is missing and left out
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -208,7 +210,7 @@ class _Desk:
     def column(self, name: str) -> ColumnCheck:
         seen = {kind: rows for (column, kind), rows in self.counts.misfits.items() if column == name}
         conditions = {kind.name: kind.condition for kind in kinds(self.parsed, name, self.schema)}
-        fill = fills_of(self.schema).get(name)
+        fill, is_left_out = self.schema.fills.get(name), name in self.schema.left_out
         missing, fill_text = seen["missing"], None if fill is None else printable(fill)
         declared = printable(self.schema.columns[name])
         codes: tuple[Code, ...] = ()
@@ -227,6 +229,7 @@ class _Desk:
                 undeclared_levels=distinct,
                 codes=codes,
                 fill=fill_text,
+                is_left_out=is_left_out,
             )
         hint = None
         if seen["unparsable"]:
@@ -248,6 +251,7 @@ class _Desk:
             codes=codes,
             fill=fill_text,
             hint=hint,
+            is_left_out=is_left_out,
         )
 
     def numbers(self, name: str, condition: ir.Value, where: str) -> tuple[Code, ...]:
@@ -275,34 +279,36 @@ class _Desk:
     # --- statistics ---
 
     def flagged(self) -> ir.Table:
-        """Cleaned records, and for each column whether its value would be refused, clamped, or filled in."""
+        """Cleaned records, and for each column whether its value would be refused, clamped, filled in or left out."""
         flags: dict[str, ir.Value] = {}
-        fills = fills_of(self.schema)
         for name in self.schema.columns:
             conditions = {kind.name: kind.condition for kind in kinds(self.parsed, name, self.schema)}
             absent = conditions.pop("missing")
             out = [conditions.pop(side) for side in ("below", "above") if side in conditions]
-            bad = [*conditions.values(), *([] if name in fills else [absent])]
+            bad = [*conditions.values(), *([] if may_be_missing(name, self.schema) else [absent])]
             bad += out if self.schema.outside == "refuse" else []
             flags[BAD + name] = indicator(_any(bad))
             flags[OUT + name] = indicator(_any(out)) if out else indicator(_any([absent])) * 0
-            flags[FILLED + name] = indicator(_any([absent]))
+            gone = indicator(_any([absent]))
+            is_left_out = int(name in self.schema.left_out)
+            flags |= {FILLED + name: gone * (1 - is_left_out), GONE + name: gone * is_left_out}
         return self.parsed.select(*named(cleaned_columns(self.parsed, self.schema) | flags))
 
     def statistic(self, plan: Plan) -> StatisticCheck:
         rows, look = self.flagged(), look_at(plan.statistic, self.schema)
         rows = rows.filter(~_any(rows[BAD + name] > 0 for name in look.columns))
-        clamped, filled = (_any(rows[flag + name] > 0 for name in look.columns) for flag in (OUT, FILLED))
+        flags = (OUT, FILLED, GONE)
+        clamped, filled, gone = (_any(rows[flag + name] > 0 for name in look.columns) for flag in flags)
         inside = ~clamped & ~filled
-        seen = self.ask(rows.aggregate(rows=rows.count(), **totals_of([clamped, filled, inside]))).to_pylist()[0]
-        taken, n_clamped, n_filled, n_inside = (int(total or 0) for total in seen.values())
+        seen = self.ask(rows.aggregate(rows=rows.count(), **totals_of([clamped, filled, inside, gone]))).to_pylist()[0]
+        taken, n_clamped, n_filled, n_inside, n_gone = (int(total or 0) for total in seen.values())
         effects: list[Effect] = []
         if FEWEST <= n_inside < taken:
             sides = Sides(self.schema, self.source.engine, self.ask, rows, inside, plan, taken, n_inside)
             effects = look.effects(sides)
         shown = tuple(effects[:MOST_COMPONENTS])
         left_out = len(effects) - len(shown)
-        return StatisticCheck(printable(plan.statistic), taken, n_inside, n_clamped, n_filled, shown, left_out)
+        return StatisticCheck(printable(plan.statistic), taken, n_inside, n_clamped, n_filled, shown, left_out, n_gone)
 
 
 def _any(conditions: Iterable[ir.Value]) -> ir.Value:

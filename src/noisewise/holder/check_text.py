@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from noisewise.holder.cleaning import share_text
-from noisewise.html import Section, page
-from noisewise.printable import printable
+from noisewise.holder.suggestions import HINTS
+from noisewise.html import Section, page, pieces
+from noisewise.printable import printable, toml_key, toml_text
 
 if TYPE_CHECKING:
     from noisewise.holder.check import Code, ColumnCheck, RecordCheck, StatisticCheck
@@ -37,7 +40,7 @@ def text_of(check: RecordCheck, *, in_toml: bool) -> str:
 
 def html_of(check: RecordCheck, *, in_toml: bool) -> str:
     """The same as pieces of HTML, for a notebook."""
-    return "\n".join(section.html() for section in _sections(check, in_toml=in_toml))
+    return pieces(*_sections(check, in_toml=in_toml))
 
 
 def page_of(check: RecordCheck, *, in_toml: bool) -> str:
@@ -92,12 +95,17 @@ def _parts(check: RecordCheck, *, in_toml: bool) -> list[tuple[str, list[str]]]:
         ("What was not declared", [_levels(column) for column in check.columns if column.undeclared]),
         (
             "What clamping and filling do, over all records",
-            [line for one in check.statistics for line in _clamping(one)],
+            [line for one in _each_once(check.statistics) for line in _clamping(one)],
         ),
         ("What a release would be refused for", refused),
         ("What to do", [way for column in check.columns for way in _ways(column, in_toml=in_toml)]),
     ]
     return [(title, sentences) for title, sentences in parts if sentences]
+
+
+def _each_once(statistics: Sequence[StatisticCheck]) -> list[StatisticCheck]:
+    """Parts of one statistic are told together: what is said is over all records."""
+    return [one for k, one in enumerate(statistics) if one not in statistics[:k]]
 
 
 def _code(column: ColumnCheck, code: Code) -> str:
@@ -110,10 +118,18 @@ def _levels(column: ColumnCheck) -> str:
 
 
 def _clamping(one: StatisticCheck) -> list[str]:
+    if not one.taken:
+        return [f"{one.statistic}: unknown; in every row something that it reads would be refused."]
+    absent = [
+        f"{one.statistic}: {_counted(one.absent, one.taken)} of its rows lack a value that it reads, and are left out "
+        "of what is made of it."
+    ]
     if one.inside == one.taken:
-        return [f"{one.statistic}: nothing; no value that it reads is clamped or filled in."]
+        nothing = [f"{one.statistic}: nothing; no value that it reads is clamped or filled in."]
+        return absent if one.absent else nothing
     filled = f", {_counted(one.filled, one.taken)} with one filled in" if one.filled else ""
-    lines = [f"{one.statistic}: {_counted(one.clamped, one.taken)} of its rows hold a clamped value{filled}."]
+    lines = absent if one.absent else []
+    lines.append(f"{one.statistic}: {_counted(one.clamped, one.taken)} of its rows hold a clamped value{filled}.")
     lines += [f"  {_effect(effect)}" for effect in one.effects]
     if not one.effects and one.inside < FEWEST:
         lines.append(f"  Fewer than {FEWEST} rows hold neither; no average of them is shown.")
@@ -126,28 +142,41 @@ def _effect(effect: Effect) -> str:
     if effect.released is None or effect.inside is None:
         return f"{printable(effect.label)}: {effect.words}."
     return (
-        f"{printable(effect.label)}: {effect.released:.4g} as it would be released (before noise); "
-        f"{effect.inside:.4g} {effect.words}."
+        f"{printable(effect.label)}: {_number(effect.released)} as it would be released (before noise); "
+        f"{_number(effect.inside)} {effect.words}."
     )
+
+
+def _number(value: float) -> str:
+    """Four digits, or all before the point where there are more."""
+    return f"{value:.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
 
 
 def _ways(column: ColumnCheck, *, in_toml: bool) -> list[str]:
     """What may be done about one column, as Python arguments or as it stands in a spec file."""
-    name, ways = printable(column.name), []
-    codes = [code.text for code in column.codes if code.where != "undeclared"]
+    name, key, ways = printable(column.name), toml_key(column.name), []
+    hint, words = column.hint, [code.text for code in column.codes if code.where == "unparsable"]
+    if hint is not None and hint != HINTS["nothing"]:
+        words = []  # decimal commas, dates or words for yes and no: they do not mean that nothing was given
+    codes = [
+        code.text
+        for code in column.codes
+        if code.where in ("below", "above") or (code.where == "unparsable" and code.text in words)
+    ]
     if codes:
-        listed = ", ".join(code if _is_plain(code) else f'"{code}"' for code in codes)
-        said = f"missing = {{ {name} = [{listed}] }} under [data]"
+        listed = ", ".join(code if _is_plain(code) else toml_text(code) for code in codes)
+        said = f"missing = {{ {key} = [{listed}] }} under [data]"
         if not in_toml:
             said = f"reader={{'missing': {{{name!r}: [{listed}]}}}}"
         ways.append(f"{name}: if {listed} means that nothing was given, say {said}.")
-    if column.hint is not None and not codes:
-        ways.append(f"{name}: {column.hint.reason}; {column.hint.toml if in_toml else column.hint.python}.")
-    if (column.missing or codes) and column.fill is None:
-        filled = f"missing = {{ {name} = VALUE }} under [schema]" if in_toml else f"missing={{{name!r}: value}}"
-        ways.append(f"{name}: missing values need a public value in their place ({filled}).")
+    if hint is not None and not words:
+        ways.append(f"{name}: {hint.reason}; {hint.toml if in_toml else hint.python}.")
+    if (column.missing or codes) and column.fill is None and not column.is_left_out:
+        filled = f"missing = {{ {key} = VALUE }} under [schema]" if in_toml else f"missing={{{name!r}: value}}"
+        gone = 'missing = "leave-out"' if in_toml else "missing='leave-out'"
+        ways.append(f"{name}: missing values need a public value in their place ({filled}), or are left out ({gone}).")
     if column.undeclared:
-        said = f"recode = {{ {name} = {{ OLD = NEW }} }} under [data]"
+        said = f"recode = {{ {key} = {{ OLD = NEW }} }} under [data]"
         if not in_toml:
             said = f"reader={{'recode': {{{name!r}: {{old: new}}}}}}"
         ways.append(
@@ -159,5 +188,5 @@ def _ways(column: ColumnCheck, *, in_toml: bool) -> list[str]:
 
 
 def _is_plain(code: str) -> bool:
-    """Whether a code is written as a number."""
-    return code.lstrip("-").replace(".", "", 1).isdigit()
+    """Whether a code is a number as TOML and Python write it: 007 is not."""
+    return re.fullmatch(r"-?(0|[1-9][0-9]*)([.][0-9]+)?", code) is not None

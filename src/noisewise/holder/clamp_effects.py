@@ -17,7 +17,7 @@ from noisewise.holder.algebra import IbisAlgebra
 from noisewise.holder.check_text import FEWEST
 from noisewise.holder.expressions import double, indicator
 from noisewise.planning import Plan
-from noisewise.schema import Schema
+from noisewise.schema import Schema, presence_name
 from noisewise.statistics import Histogram, Marginals, Moments, Records, SmallestEigenvalue
 from noisewise.statistics.additive import FeatureSums
 from noisewise.statistics.feature import Feature
@@ -86,7 +86,7 @@ class Sides:
         return [int(seen[f"c{k}"] or 0) for k in range(len(values))]
 
     def values(self, features: Sequence[Feature]) -> list[ir.Value]:
-        algebra, memory = IbisAlgebra(self.rows, self.schema, self.engine), dict[Feature, object]()
+        algebra, memory = IbisAlgebra(self.rows, self.schema.completed(), self.engine), dict[Feature, object]()
         return [feature.fold(algebra, memory) for feature in features]
 
 
@@ -135,7 +135,7 @@ def _(statistic: FeatureSums, schema: Schema) -> Look:
             for one, least in zip(told, sides.entering(values), strict=True)
         ]
 
-    return Look(_read(row), effects)
+    return Look(tuple(name for name in _read(row) if name in schema.columns), effects)
 
 
 @look_at.register
@@ -160,6 +160,8 @@ def _(statistic: Histogram, schema: Schema) -> Look:
             return []
         value = sides.rows[statistic.column]
         ends = [indicator(value < double(edges[0])), indicator(value >= double(edges[-1]))]
+        if statistic.column in schema.left_out:
+            ends = [end * sides.rows[presence_name(statistic.column)] for end in ends]
         return [
             Effect(label, every, part / sides.n_inside * sides.taken, TOTAL)
             for label, (every, part) in zip((labels[0], labels[-1]), sides.sums(ends), strict=True)

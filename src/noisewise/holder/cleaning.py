@@ -6,6 +6,8 @@ do not cover, by column, kind of fault and number of rows, never by value. What 
 
     x -> max(low, min(high, x or its fill)),        level -> its index in the schema.
 
+A column whose missing values are left out gets one more beside it: 1 where the value is present, else 0.
+
 Values moved to a bound are no fault under `outside="clamp"`, but many of them are seldom what was meant: a code such
 as -200 for "missing" is clamped like any other number. `Clamped` says how many; `check_clamping` stops above a share.
 """
@@ -19,12 +21,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from noisewise.errors import InvalidArgument, InvalidData
 from noisewise.exact import fraction
-from noisewise.holder.expressions import double, totalled
+from noisewise.holder.expressions import double, indicator, totalled
 from noisewise.holder.reader import by_kind
 from noisewise.holder.sources import GIVEN, KEY, ORDER, POSITION, Source, bad_data, named
 from noisewise.holder.suggestions import suggested_form
-from noisewise.printable import printable
-from noisewise.schema import Level, Schema
+from noisewise.printable import printable, toml_key
+from noisewise.schema import Schema, presence_name
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -73,7 +75,7 @@ def cleaned_columns(parsed: ir.Table, schema: Schema) -> dict[str, ir.Value]:
     """The cleaned columns alone, by name."""
     import ibis
 
-    fills, (numbers, levels) = fills_of(schema), by_kind(schema)
+    fills, (numbers, levels) = schema.fills, by_kind(schema)
     columns: dict[str, ir.Value] = {}
     for name in schema.columns:
         if name in numbers:
@@ -84,12 +86,16 @@ def cleaned_columns(parsed: ir.Table, schema: Schema) -> dict[str, ir.Value]:
             columns[name] = ibis.cases((absent, fill), (value < low, low), (value > high, high), else_=value)
         else:
             columns[name] = parsed[name].fill_null(levels[name].index(fills.get(name, levels[name].levels[0])))
+    for name in schema.left_out:
+        value = parsed[name]
+        absent = value.isnull() | value.isnan() if name in numbers else value.isnull()
+        columns[presence_name(name)] = indicator(~absent)
     return columns
 
 
-def fills_of(schema: Schema) -> Mapping[str, float | Level]:
-    """What a missing value becomes, in the columns where it may be missing."""
-    return {} if isinstance(schema.missing, str) else schema.missing
+def may_be_missing(name: str, schema: Schema) -> bool:
+    """True where a missing value is no fault: it is filled in, or left out."""
+    return name in schema.fills or name in schema.left_out
 
 
 class Kind(NamedTuple):
@@ -132,8 +138,8 @@ def kinds(parsed: ir.Table, name: str, schema: Schema) -> list[Kind]:
         Kind(
             "missing",
             absent,
-            f"declare missing={{{name!r}: value}}",
-            f"declare missing = {{ {name} = VALUE }} under [schema]",
+            f"declare missing={{{name!r}: value}} or missing='leave-out'",
+            f'declare missing = {{ {toml_key(name)} = VALUE }} or missing = "leave-out" under [schema]',
         )
     )
     return found
@@ -209,7 +215,7 @@ def _faults(counts: Counts, source: Source, parsed: ir.Table, name: str, schema:
     faults = [
         _Fault(name, kind.name, counts.misfits[name, kind.name], kind.python, kind.toml)
         for kind in every.values()
-        if kind.name not in SIDES and not (kind.name == "missing" and name in fills_of(schema))
+        if kind.name not in SIDES and not (kind.name == "missing" and may_be_missing(name, schema))
     ]
     if counts.misfits.get((name, "unparsable")):
         hint = suggested_form(source, parsed, name, every["unparsable"].condition)
@@ -285,7 +291,7 @@ def check_clamping(clamped: Sequence[Clamped], clamp_at_most: Fraction) -> None:
         f"with Table.check(...). {ways} reader={{'missing': {{{worst.column!r}: [CODE]}}}}; declare wider bounds; or "
         "accept it with a larger clamp_at_most",
         toml=f"Clamping would move too many values, and at most {most} of a column is accepted. {told}. Look at them "
-        f"with noisewise check SPEC --data FILE. {ways} missing = {{ {printable(worst.column)} = [CODE] }} under "
+        f"with noisewise check SPEC --data FILE. {ways} missing = {{ {toml_key(worst.column)} = [CODE] }} under "
         "[data]; declare wider bounds under [schema.columns]; or accept it with --accept-clamping, or with a larger "
         "clamp_at_most under [data]",
         column=worst.column,

@@ -79,7 +79,7 @@ def noise_per_record(law: Law, count: int) -> NDArray[np.int64]:
     count = exact.integer(count, "count", minimum=0)
     if law.size != 1:
         raise _refuse("law", f"law must have one component, not {law.size}")
-    return np.array(_steps(law, Fraction(law.ratio[0]), count) if count else [], dtype=np.int64)
+    return np.array(_steps(law, Fraction(law.ratio_of(0)), count) if count else [], dtype=np.int64)
 
 
 def smooth_noise(law: Law, smooth_scale: Number) -> int:

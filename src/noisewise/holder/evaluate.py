@@ -19,6 +19,7 @@ from noisewise.holder.sources import check_cells
 from noisewise.holder.table import BLOCK, Table, double, indicator, totalled
 from noisewise.lattice import Lattice
 from noisewise.planning import Plan
+from noisewise.schema import presence_name
 from noisewise.statistics.feature import Feature, sum_in_order
 from noisewise.statistics.protocol import Blocks, Cells, Whole, Window
 
@@ -34,6 +35,7 @@ class IbisRows:
 
     def __init__(self, table: Table, plan: Plan) -> None:
         self.table, self.part, self.schema = table, plan.part, plan.part_schema
+        self.complete = self.schema.completed()
         self.engine = table.engine
 
     @property
@@ -41,14 +43,14 @@ class IbisRows:
         return self.schema.largest_n
 
     def sums(self, features: Sequence[Feature], lattice: Lattice) -> Whole:
-        rows, memory = staged(self._rows(), features, self.schema, self.engine)
-        algebra = IbisAlgebra(rows, self.schema, self.engine)
+        rows, memory = staged(self._rows(), features, self.complete, self.engine)
+        algebra = IbisAlgebra(rows, self.complete, self.engine)
         return self._summed(rows, [feature.fold(algebra, memory) for feature in features], lattice, self.schema.n)
 
     def group_sums(self, features: Sequence[Feature], groups: Cells, lattice: Lattice) -> Whole:
         """One scan, grouped by the database; a group that nobody is in is filled up with nothing."""
-        rows, memory = staged(self._rows(), features, self.schema, self.engine)
-        algebra = IbisAlgebra(rows, self.schema, self.engine)
+        rows, memory = staged(self._rows(), features, self.complete, self.engine)
+        algebra = IbisAlgebra(rows, self.complete, self.engine)
         values = [feature.fold(algebra, memory) for feature in features]
         reading = {f"s{k}": value for k, value in enumerate(values) if reads_rows(value)}
         rows = rows.mutate(
@@ -63,6 +65,8 @@ class IbisRows:
         sums = [[0] * len(features) for _ in range(groups.size)]
         for row in found:
             count = int(row["rows"])
+            if int(row["__group"]) < 0:  # records whose group is missing
+                continue
             sums[int(row["__group"])] = [
                 int(row.get(f"s{k}") or 0) + lattice.low[k] * count if f"s{k}" in reading else count * lattice.high[k]
                 for k in range(len(features))
@@ -147,19 +151,25 @@ class IbisRows:
 
     def _cell(self, rows: Any, cells: Cells) -> Any:
         """The cell of each row: of a column cut at edges, or of a clique of columns with levels."""
+        import ibis
+
         if cells.edges is not None:
             check_cells(len(cells.edges), self.engine, f"The histogram has {len(cells.edges) + 1} cells")
-            return cell_of(rows[cells.columns[0]], cells.edges).cast("int64")
-        index = rows[cells.columns[0]]
-        for name in cells.columns[1:]:
-            index = index * len(self.schema.levels(name)) + rows[name]
+            index = cell_of(rows[cells.columns[0]], cells.edges)
+        else:
+            index = rows[cells.columns[0]]
+            for name in cells.columns[1:]:
+                index = index * len(self.schema.levels(name)) + rows[name]
+        for name in cells.needs:  # a record in which a column is absent is in no cell
+            index = ibis.cases((rows[presence_name(name)] > 0, index), else_=-1)
         return index.cast("int64")
 
     def _cell_counts(self, rows: Any, size: int) -> list[int]:
         result = self.table.execute(rows.group_by("cell").aggregate(count=rows.count()))
         counts = [0] * size
         for cell, count in zip(result["cell"].to_pylist(), result["count"].to_pylist(), strict=True):
-            counts[int(cell)] = int(count)
+            if int(cell) >= 0:
+                counts[int(cell)] = int(count)
         return counts
 
     def _lattice_column(self, feature: Feature, lattice: Lattice) -> Any:

@@ -27,20 +27,19 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from noisewise import exact
-from noisewise.errors import (
-    InvalidArgument,
-    LedgerError,
-)
+from noisewise.errors import InvalidArgument, InvalidRelease, LedgerError
 from noisewise.holder import ledger_chain as chain
 from noisewise.holder import ledger_store as store
 from noisewise.holder.ledger_bill import Bill
 from noisewise.holder.ledger_budget import is_within_limit, left_of, remaining_of, spent, told_total
 from noisewise.holder.ledger_chain import Book, Entry, Part
-from noisewise.holder.ledger_orders import Account, Order, fulfilled, require, stored_of
+from noisewise.holder.ledger_orders import Account, Order, check_payable, fulfilled, require, stored_of
 from noisewise.holder.ledger_refusals import check_relation
+from noisewise.html import MOST_SHOWN, Section, pieces
 from noisewise.planning import Plan
 from noisewise.privacy.accounting import Charge
 from noisewise.privacy.guarantee import Guarantee
+from noisewise.release import Release
 
 __all__ = ["Account", "Entry", "Ledger", "Order"]
 
@@ -146,6 +145,10 @@ class Ledger:
         It reads the account alone, no records; `print` it. `names` are what the plans are called on it.
         """
         return Bill.of(plans, self._book(), names=names)
+
+    def check_payable(self, plans: Sequence[Plan]) -> None:
+        """Refuse plans that could not all be paid, whatever the records are: to know before they are read."""
+        check_payable(self._path, self._book(), plans)
 
     def release_once(
         self,
@@ -275,6 +278,25 @@ class Ledger:
             f"  remaining  {left or 'nothing'}"
         )
 
+    def _repr_html_(self) -> str:
+        """The public view: what was bought, when, and for how much; never anything of the records."""
+        title = f"Ledger {self._path.name!r}"
+        if self._is_closed:
+            return pieces(Section(title, text="It was closed; open it again with Ledger.open."))
+        bought = [entry for entry in self.entries() if entry.release_hash is not None][-MOST_SHOWN:]
+        rows = [
+            (
+                str(entry.sequence),
+                f"{entry.when:%Y-%m-%d %H:%M}",
+                _statistic_of(stored),
+                "all" if entry.part is None else f"{entry.part[0]} to {entry.part[1]}",
+                str(entry.guarantee),
+            )
+            for entry, stored in zip(bought, self.releases()[-MOST_SHOWN:], strict=True)
+        ]
+        header = ("#", "when (UTC)", "what", "part", "price")
+        return pieces(Section(title, block=str(self), header=header, rows=rows))
+
     def _book(self) -> Book:
         return self._read(self._verified)
 
@@ -309,6 +331,14 @@ def _stored(connection: sqlite3.Connection) -> dict[str, bytes]:
         "ON before.sequence = entry.sequence - 1 WHERE entry.release IS NOT NULL ORDER BY entry.sequence"
     )
     return dict(rows)
+
+
+def _statistic_of(stored: bytes) -> str:
+    """What a stored release is of, as far as this version can read it."""
+    try:
+        return str(Release.from_bytes(stored).statistic)
+    except InvalidRelease:
+        return "a release that this version does not read"
 
 
 def _path(path: str | os.PathLike[str]) -> Path:

@@ -18,10 +18,13 @@ from noisewise.errors import InvalidArgument, LedgerError, NoisewiseError
 from noisewise.holder import ledger_chain as chain
 from noisewise.holder.ledger_chain import Book, Part
 from noisewise.holder.ledger_refusals import Asked, check_request
+from noisewise.planning import Plan
 from noisewise.privacy.accounting import Charge
 from noisewise.privacy.guarantee import Guarantee
 
-__all__ = ["Account", "Order", "fulfilled", "require", "stored_of"]
+__all__ = ["Account", "Order", "check_payable", "fulfilled", "require", "stored_of"]
+
+UNREAD = "records that are not read yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,21 @@ def _checked_sequences(path: Path, book: Book, asked: Sequence[Asked]) -> list[i
             expected = expected.after(one.digest, one.charge, one.relation)
             expected = expected.about(one.fingerprint, one.arrangement)
     return sequences
+
+
+def check_payable(path: Path, book: Book, plans: Sequence[Plan]) -> None:
+    """Refuse plans that this account could not sell together, whatever the records are; they are not read yet."""
+    asked = [
+        Asked(
+            chain.digest_of(plan.request()),
+            plan.schema.neighbours,
+            Charge(plan.cost, plan.part),
+            book.fingerprint or UNREAD,
+            None,
+        )
+        for plan in plans
+    ]
+    _checked_sequences(path, book, asked)
 
 
 def _place(number: int, count: int) -> str:

@@ -20,20 +20,14 @@ from __future__ import annotations
 import codecs
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from noisewise.errors import InvalidArgument, InvalidData
-from noisewise.holder.expressions import double
-from noisewise.holder.sources import GIVEN, KEY, ORDER, POSITION, RAW, Source, bad_data, check_cells, named
-from noisewise.printable import printable, shown
+from noisewise.errors import InvalidArgument
+from noisewise.printable import did_you_mean, printable, shown
 from noisewise.schema import Bounded, Levels, Schema
-
-if TYPE_CHECKING:
-    import ibis.expr.types as ir
 
 MOST_WORDS = 1000
 ENCODINGS = re.compile(
@@ -43,7 +37,21 @@ FOR_TEXT_FILES = ("delimiter", "encoding", "header", "names")
 EVERY_COLUMN = ""
 YEARS = {"%Y", "%y"}
 DATES_SAY = YEARS | {"%m", "%d", "%b", "%B", "%j", "%H", "%I", "%M", "%S", "%p", "%f"}
-NOT_FINITE = r"^\s*[+-]?(?i:nan|inf|infinity)\s*$"
+
+A_WORD = "words and numbers of at most 200 characters"
+EXPECTED = {
+    "delimiter": "a delimiter is one character, such as ';'",
+    "decimal": "decimals are written with '.' or ','",
+    "thousands": "between thousands stands one of . , ' _ or a space",
+    "encoding": 'give the name of an encoding, such as "cp1252"',
+    "header": "say true or false",
+    "names": "give a list of texts, one for each field",
+    "missing": f'give {A_WORD}, such as ["NA"], or a list for each column, such as {{ income = [-200] }}',
+    "dates": 'give a text for each column, such as { born = "%d.%m.%Y" }',
+    "yes": f'give a list of {A_WORD}, such as ["yes"], at most {MOST_WORDS}',
+    "no": f'give a list of {A_WORD}, such as ["no"], at most {MOST_WORDS}',
+    "recode": f'give levels for words, such as {{ "M" = "m" }}, at most {MOST_WORDS}',
+}
 
 Word = Annotated[str, Field(max_length=200)] | int | float
 Words = Annotated[list[Word], Field(max_length=MOST_WORDS)]
@@ -75,9 +83,12 @@ class Reader(BaseModel):
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             where = printable(first["loc"][0]) if first["loc"] else "reader"
-            wrong, given = first["msg"].removeprefix("Value error, "), shown(first["input"])
+            wrong, given = EXPECTED.get(where, ""), shown(first["input"])
+            if first["type"] == "value_error":  # in our own words
+                wrong = first["msg"].removeprefix("Value error, ")
             if first["type"] == "extra_forbidden":
-                wrong = f"there is no such option; there are {', '.join(cls.model_fields)}"
+                known = ", ".join(cls.model_fields)
+                wrong = f"there is no such option{did_you_mean(where, cls.model_fields)}; there are {known}"
         except (TypeError, ValueError):
             where, wrong, given = "reader", "it must be a mapping such as {'delimiter': ';'}", shown(options)
         raise InvalidArgument(f"{where} = {given}: {wrong[:1].lower()}{wrong[1:]}. Nothing was spent.", argument=where)
@@ -141,7 +152,7 @@ class Reader(BaseModel):
             raise ValueError("decimal and thousands are the same character")
         if not self.header and self.names is None:
             raise ValueError('header = false needs names = ["...", ...], one for each field ("" for one not used)')
-        if {_text(word) for word in self.yes} & {_text(word) for word in self.no}:
+        if {as_text(word) for word in self.yes} & {as_text(word) for word in self.no}:
             raise ValueError("a word means both yes and no")
         return self
 
@@ -161,6 +172,7 @@ class Reader(BaseModel):
                 argument=of_files[0],
             )
         numbers, levels = by_kind(schema)
+        self._check_truths(numbers, levels)
         _check_columns("missing", self.missing, schema.columns)
         _check_columns("dates", self.dates, numbers)
         _check_columns("recode", self.recode, levels)
@@ -175,9 +187,22 @@ class Reader(BaseModel):
                     argument="recode",
                 )
 
+    def _check_truths(self, numbers: Mapping[str, Bounded], levels: Mapping[str, Levels]) -> None:
+        """Refuse a word for 1 or 0 that is itself a declared value, so that a record would be read as another one."""
+        for option, words, truth in (("yes", self.yes, 1), ("no", self.no, 0)):
+            for word in map(as_text, words):
+                number = finite_number(word.replace(self.decimal, "."))
+                for name, bounds in numbers.items():
+                    if number is not None and number != truth and bounds.low <= number <= bounds.high:
+                        raise _overridden(option, word, truth, f"is a number within the bounds of column {name!r}")
+                for name, column in levels.items():
+                    known = {str(level) for level in column.levels}
+                    if word in known and word != str(truth) and str(truth) in known:
+                        raise _overridden(option, word, truth, f"is a declared level of column {name!r}")
+
     def missing_words(self, name: str) -> list[str]:
         """The words that mean nothing was given in this column, as text."""
-        return [_text(word) for word in (*self.missing.get(EVERY_COLUMN, ()), *self.missing.get(name, ()))]
+        return [as_text(word) for word in (*self.missing.get(EVERY_COLUMN, ()), *self.missing.get(name, ()))]
 
     def codes(self, name: str, column: Levels) -> dict[str, int]:
         """Every text that means a level of this column, and the level's place."""
@@ -185,9 +210,17 @@ class Reader(BaseModel):
         known = dict(places)
         for words, level in ((self.yes, "1"), (self.no, "0")):
             if level in places:
-                known |= {_text(word): places[level] for word in words}
+                known |= {as_text(word): places[level] for word in words}
         everywhere, own = self.recode.get(EVERY_COLUMN, {}), self.recode.get(name, {})
         return known | {old: places[str(new)] for old, new in (everywhere | own).items() if str(new) in places}
+
+
+def _overridden(option: str, word: str, truth: int, reason: str) -> InvalidArgument:
+    return InvalidArgument(
+        f"{option}: {shown(word)} would be read as {truth}, but {reason}. Leave it out; for one column with levels, "
+        "recode says how this file writes them. Nothing was spent.",
+        argument=option,
+    )
 
 
 def by_kind(schema: Schema) -> tuple[dict[str, Bounded], dict[str, Levels]]:
@@ -206,176 +239,14 @@ def _check_columns(option: str, named: Iterable[str], possible: Iterable[str]) -
         )
 
 
-def _text(word: object) -> str:
+def as_text(word: object) -> str:
     """A word as a file writes it: -200 and "-200" are the same."""
     return str(word)
 
 
-# --- from fields to numbers ------------------------------------------------------------------------------------------
-
-
-def parse(
-    source: Source, schema: Schema, reader: Reader | None = None, *, order: str | None, key: str | None
-) -> ir.Table:
-    """Each column as a number or a code, null where there is none, beside whether anything was given, and the field."""
-    raw, reader = source.expression, reader or Reader()
-    _check_types(raw, schema, reader, order, key)
-    columns: dict[str, ir.Value] = {}
-    numbers, levels = by_kind(schema)
-    for name in schema.columns:
-        value, words = raw[name], reader.missing_words(name)
-        given = value.notnull() & ~value.isnan() if value.type().is_floating() else value.notnull()
-        if name in numbers:
-            parsed = _as_number(value, name, reader)
-            absent = _is_word(value, words) | _is_number(parsed, words) if words else None
-        else:
-            parsed = _as_code(value, name, levels[name], reader, source.engine)
-            absent = _is_word(value, words) if words else None
-        columns[name] = parsed if absent is None else _unless(absent, parsed)
-        columns[GIVEN + name] = given if absent is None else given & ~absent.fill_null(False)
-        columns[RAW + name] = value
-    if order is not None:
-        columns[ORDER] = raw[order]
-    if source.position is not None:
-        columns[POSITION] = source.position
-    if key is not None:
-        columns[KEY] = raw[key].cast("string")
-    return raw.select(*named(columns))
-
-
-def _unless(condition: ir.Value, value: ir.Value) -> ir.Value:
-    """The value where the condition does not hold, else null."""
-    import ibis
-
-    return ibis.cases((condition.fill_null(False), ibis.null(value.type())), else_=value)
-
-
-def _is_word(value: ir.Value, words: Sequence[str]) -> ir.Value:
-    """Whether a field is one of the words, the spaces around it apart; in a numeric column, by value."""
-    import ibis
-
-    if value.type().is_string():
-        return value.strip().isin(list(words))
-    wholes = [int(word) for word in words if _is_whole(word)]
-    plain = _without_truth(value)
-    return plain.isin(wholes) if wholes and plain.type().is_numeric() else ibis.literal(False)
-
-
-def _is_number(number: ir.Value, words: Sequence[str]) -> ir.Value:
-    """Whether a number is one of the words that are numbers: the code -200 is also written -200.00."""
-    import ibis
-
-    codes = [code for code in map(_finite, words) if code is not None]
-    return number.isin([double(code) for code in codes]) if codes else ibis.literal(False)
-
-
-def _finite(word: str) -> float | None:
+def finite_number(word: str) -> float | None:
     try:
         number = math.nan if "_" in word else float(word)
     except ValueError:
         return None
     return number if math.isfinite(number) else None
-
-
-def _as_number(value: ir.Value, name: str, reader: Reader) -> ir.Value:
-    import ibis
-
-    if name in reader.dates:
-        return _as_days(value, reader.dates[name])
-    if not value.type().is_string():
-        return _without_truth(value).cast("float64")
-    if reader.thousands is None and reader.decimal == ".":
-        number = ibis.cases((value.contains("_"), ibis.null("float64")), else_=value.try_cast("float64"))
-    else:
-        plain = value if reader.thousands is None else value.replace(reader.thousands, "")
-        plain = plain.replace(reader.decimal, ".")
-        shaped = value.re_search(_shape(reader.decimal, reader.thousands)) | value.re_search(NOT_FINITE)
-        number = _unless(~shaped, plain).try_cast("float64")
-    truths = [
-        (value.strip().isin([_text(w) for w in words]), double(one))
-        for words, one in ((reader.yes, 1.0), (reader.no, 0.0))
-        if words
-    ]
-    return ibis.cases(*truths, else_=number) if truths else number
-
-
-def _shape(decimal: str, thousands: str | None) -> str:
-    """How a number is written: digits in one piece or in groups of three, and a fraction."""
-    point = re.escape(decimal)
-    whole = r"\d+" if thousands is None else rf"(?:\d{{1,3}}(?:{re.escape(thousands)}\d{{3}})+|\d+)"
-    return rf"^\s*[+-]?(?:{whole}(?:{point}\d*)?|{point}\d+)(?:[eE][+-]?\d+)?\s*$"
-
-
-def _as_days(value: ir.Value, written: str) -> ir.Value:
-    """A date as days since 1970-01-01, the time of day as a fraction; null where the text is not such a date."""
-    import ibis
-    import ibis.expr.datatypes as dt
-
-    def date_of(text: str, written: str) -> datetime:
-        raise NotImplementedError  # DuckDB's own
-
-    signature = ((dt.string, dt.string), dt.timestamp)
-    read_date = ibis.udf.scalar.builtin(date_of, name="try_strptime", signature=signature)
-    moment = value.cast("timestamp") if value.type().is_temporal() else read_date(value.strip(), written)
-    return moment.epoch_seconds().cast("float64") / double(86400.0)
-
-
-def _without_truth(value: ir.Value) -> ir.Value:
-    """Truth values as 1 and 0, null as null; everything else as it is. Not every engine casts them (Postgres)."""
-    import ibis
-
-    return ibis.cases((value, 1), (~value, 0)).cast("int64") if value.type().is_boolean() else value
-
-
-def _as_code(value: ir.Value, name: str, column: Levels, reader: Reader, engine: str) -> ir.Value:
-    """The index of the level, by text in a text column and by value in a numeric one; null if unknown."""
-    import ibis
-
-    known = reader.codes(name, column)
-    check_cells(len(known), engine, f"Column {name!r} has {len(known)} levels")
-    if value.type().is_string():
-        pairs = [(value == text, place) for text, place in known.items()]
-    else:
-        plain = _without_truth(value)
-        number = plain if plain.type().is_integer() else plain.cast("float64")
-        pairs = [(number == int(text), place) for text, place in known.items() if _is_whole(text)]
-    return ibis.cases(*pairs).cast("int64") if pairs else ibis.null("int64")
-
-
-def _is_whole(level: str) -> bool:
-    """Whether the text is a whole number (of 64 bits), written as such."""
-    digits = level.removeprefix("-")
-    return digits.isascii() and digits.isdigit() and str(int(level)) == level and abs(int(level)) < 2**63
-
-
-def _check_types(raw: ir.Table, schema: Schema, reader: Reader, order: str | None, key: str | None) -> None:
-    for name in schema.columns:
-        kind = raw[name].type()
-        if kind.is_temporal() and name in reader.dates:
-            continue
-        if kind.is_temporal():
-            raise bad_data(
-                f"Column {name!r} holds dates, and a schema column must hold numbers, booleans or text",
-                python=f"say reader={{'dates': {{{name!r}: '%Y-%m-%d'}}}}: days since 1970-01-01, bounds in days",
-                toml=f'write dates = {{ {name} = "%Y-%m-%d" }} under [data]: days since 1970-01-01, bounds in days',
-                column=name,
-                fault="wrong type",
-            )
-        if not (kind.is_numeric() or kind.is_boolean() or kind.is_string()):
-            raise InvalidData(
-                f"Column {name!r} is of type {kind}; a schema column must hold numbers, booleans or text. "
-                "Nothing was spent.",
-                column=name,
-                fault="wrong type",
-            )
-    for argument, id_name in (("order", order), ("key", key)):
-        if id_name is None:
-            continue
-        kind = raw[id_name].type()
-        if not (kind.is_integer() or kind.is_string() or (argument == "order" and kind.is_temporal())):
-            raise InvalidData(
-                f"Column {id_name!r} ({argument}=) is of type {kind}; it must hold whole numbers or text. "
-                "Nothing was spent.",
-                column=id_name,
-                fault="wrong type",
-            )

@@ -118,9 +118,15 @@ HINTS = {
     ),
     "dates": _hint("most look like dates", "{'dates': {COLUMN: '%Y-%m-%d'}}", 'dates = { COLUMN = "%Y-%m-%d" }'),
     "yes or no": _hint(
-        "most are words such as yes and no", "{'yes': ['yes'], 'no': ['no']}", 'yes = ["yes"] and no = ["no"]'
+        "most are words such as yes and no",
+        "{'yes': ['yes'], 'no': ['no']}, in the words of the file",
+        'yes = ["yes"] and no = ["no"], in the words of the file,',
     ),
-    "nothing": _hint("most are words such as NA for nothing", "{'missing': ['NA']}", 'missing = ["NA"]'),
+    "nothing": _hint(
+        "most are words such as NA for nothing",
+        "{'missing': ['NA']}, in the words of the file",
+        'missing = ["NA"], in the words of the file,',
+    ),
 }
 
 

@@ -33,8 +33,9 @@ from noisewise.holder.expressions import double as double
 from noisewise.holder.expressions import indicator as indicator
 from noisewise.holder.expressions import settled as settled
 from noisewise.holder.expressions import totalled as totalled
+from noisewise.holder.fields import parse
 from noisewise.holder.fingerprint import hash_sums, unit
-from noisewise.holder.reader import Reader, parse
+from noisewise.holder.reader import Reader
 from noisewise.holder.sources import FAULTS_OF_LINES, KEY, ORDER, POSITION, Source, named, open_source
 from noisewise.schema import Schema
 from noisewise.statistics.feature import sum_in_order
@@ -150,8 +151,8 @@ class Table:
 
     @property
     def expression(self) -> ir.Table:
-        """Every record, cleaned: the schema's columns and nothing else."""
-        return self._cleaned.select(*self.schema.columns)
+        """Every record, cleaned: the schema's columns, whether they are present where they may not be, nothing else."""
+        return self._cleaned.select(*self.schema.completed().columns)
 
     def rows(self, part: Part | None = None) -> ir.Table:
         """The cleaned records of one part: by position under change-one, by key hash under add-remove."""
@@ -159,7 +160,7 @@ class Table:
             return self.expression
         start, stop = _checked_part(part)
         if self.schema.is_change_one:
-            return self._between(*self._positions(start, stop)).select(*self.schema.columns)
+            return self._between(*self._positions(start, stop)).select(*self.schema.completed().columns)
         first, last = (math.ceil(end * 2**_HASH_BITS) for end in (start, stop))
         if first >= last:
             raise InvalidArgument(
@@ -171,7 +172,7 @@ class Table:
         inside = _is_at_least([hashed[word] for word in words], first)
         if last < 2**_HASH_BITS:
             inside = inside & ~_is_at_least([hashed[word] for word in words], last)
-        return hashed.filter(inside).select(*self.schema.columns)
+        return hashed.filter(inside).select(*self.schema.completed().columns)
 
     def blocks(self, size: int, part: Part | None = None) -> ir.Table:
         """The cleaned records of a part with `__block`, their position in the part divided by `size` (change-one)."""
@@ -267,7 +268,7 @@ class Table:
         return table.mutate(**words), list(words)
 
     def _units(self, arranged: bool) -> ir.Table:
-        """Each column on [0, 1] in the order of the names, and the record's place if it counts."""
+        """Each column on [0, 1] by name, whether it is present, and the record's place if it counts."""
         table, place = self._cleaned, dict[str, Any]()
         if arranged and self.schema.is_change_one:
             table = self._positioned()
@@ -275,7 +276,7 @@ class Table:
         elif arranged:
             table, words = self._hashed()
             place = {word: table[word].cast("float64") / double(16.0**_WORD_DIGITS) for word in words}
-        columns = self.schema.columns
+        columns = self.schema.completed().columns
         units = {name: unit(table[name], columns[name], self.engine) for name in sorted(columns)}
         return table.select(*named(units | place))
 

@@ -25,9 +25,8 @@ import numpy as np
 from numpy.lib import format as npy
 
 from noisewise.errors import InvalidArgument, NoisewiseError
-from noisewise.files import checked_path, open_file, read_json
+from noisewise.files import checked_path, open_file, read_json, write_whole
 from noisewise.printable import printable, shown
-from noisewise.release import write_whole
 
 DAMAGED = (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, EOFError, BadZipFile, zlib.error,
            RuntimeError, MemoryError, ArithmeticError, NotImplementedError)  # fmt: skip

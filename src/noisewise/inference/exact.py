@@ -28,6 +28,7 @@ from noisewise.exact import integer
 from noisewise.inference.adapt import Progress
 from noisewise.inference.density import Density, ExactTarget
 from noisewise.inference.diagnostics import ess_bulk, ess_tail, judged, rhat
+from noisewise.inference.independence import fitted_sample, sample_beside_a_share
 from noisewise.inference.kernels import Floats
 from noisewise.inference.kernels.leaping_slice import LeapingSlice
 from noisewise.inference.line import Line, on_the_line
@@ -38,7 +39,7 @@ from noisewise.inference.plane import evidence as grid_evidence
 from noisewise.inference.run import run
 from noisewise.inference.verdict import TOLERANCE, TOO_ROUGH, Chains, IndependentDraws, Verdict
 
-__all__ = ["Exact", "exact", "independent"]
+__all__ = ["Exact", "exact", "fitted", "independent"]
 
 KnownMoments = Mapping[str, tuple[Floats, Floats]]
 HUMP_SHARE, HUMP_POINTS = 0.01, 400
@@ -319,6 +320,23 @@ class _Near:
             square = sd**2 + np.tensordot(own - other, away**2, axes=1)
             found[name] = np.asarray(mean + shift), np.sqrt(np.maximum(square - shift**2, 0.0))
         return cls(grid_evidence(grids) + totals[0] - totals[1], found)
+
+
+def fitted(
+    rng: np.random.Generator, target: ExactTarget, chains: int, draws: int, progress: Progress | None
+) -> Exact | None:
+    """An independence sampler with proposals of a plane beside a share, or of a fitted t law; None where none fits."""
+    ways = {"on a plane beside a share present": sample_beside_a_share} if target.size == 3 else {}
+    for words, way in {**ways, f"on a t law fitted to {target.size} parameters": fitted_sample}.items():
+        density = Density(target)
+        drawn = way(rng, density, chains=chains, draws=draws, progress=progress)
+        if drawn is None:
+            continue
+        evidence = judged(drawn.positions, non_finite=drawn.non_finite, warmup_non_finite=(density.non_finite,))
+        if not (_has_failed(drawn, evidence, draws) or _should_go_on(evidence, draws)):
+            how = f"an independence sampler {words}, {drawn.acceptance:.1%} of proposals accepted"
+            return Exact(drawn.positions, None, None, False, how, drawn.non_finite, Verdict(evidence))
+    return None
 
 
 def _on_mesh(

@@ -47,7 +47,7 @@ from noisewise.likelihood.joint import joint_likelihood
 from noisewise.likelihood.stated_n import Partial, all_are_counted, contradictions, noisy_totals, partial_counts
 from noisewise.populations.cleaned import row_moments
 from noisewise.populations.parameters import Theta
-from noisewise.populations.population import AnyPopulation
+from noisewise.populations.population import AnyPopulation, is_presence
 from noisewise.release import Release
 from noisewise.schema import Bounded, Schema
 from noisewise.statistics.feature import as_feature
@@ -189,6 +189,8 @@ def level_sentences(releases: tuple[Release, ...], population: AnyPopulation) ->
     for release in releases:
         for column in release.statistic.columns():
             law = population.marginal(column)
+            if is_presence(column):
+                continue
             if law.distribution.name != "bernoulli" or "p" not in law.free:
                 continue
             try:
@@ -271,6 +273,8 @@ def _released(partial: Partial) -> str:
 def _moved(
     releases: tuple[Release, ...], population: AnyPopulation, theta: Theta, sizes: list[int], sd: Mapping[str, Floats]
 ) -> str:
+    if len(next(iter(theta.values()))) == 1:  # a point alone does not tell how far it would move
+        return "."
     try:
         moved = moved_by_n(releases, population, theta, sizes)
     except NoisewiseError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from noisewise.models.protocol import model_of
+from noisewise.models.protocol import model_for
 from noisewise.release import Release
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def infer(
     `n` states the number of records where it is private (add-remove). `draws` and `warmup` are per chain; methods that
     draw independently need no warm-up. The same seed gives the same draws.
     """
-    return model_of(population).posterior(
+    return model_for(population, releases).posterior(
         releases, method=method, likelihood=likelihood, draws=draws, warmup=warmup, chains=chains, seed=seed,
         progress=progress, n=n, **method_options,
     )  # fmt: skip

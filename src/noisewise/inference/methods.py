@@ -120,4 +120,5 @@ class Found:
     log_evidence: float | None = None
     moments: Mapping[str, tuple[Any, Any]] | None = None
     energy: Floats | None = None
+    covariance: Floats | None = None  # of a point's position on the real line
     described: object = None  # the model, where what was observed completed it (which groups there are)

@@ -24,7 +24,7 @@ from noisewise.likelihood.joint import Product, joint_likelihood
 from noisewise.likelihood.naive import NaiveLikelihood
 from noisewise.populations.cleaned import is_possible
 from noisewise.populations.parameters import Array, Theta
-from noisewise.populations.population import AnyPopulation
+from noisewise.populations.population import AnyPopulation, is_presence
 from noisewise.release import Release
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def _untold(problem: PopulationProblem, settings: Settings) -> Found:
 
 
 def _exact_factor(problem: PopulationProblem, settings: Settings) -> Found:
-    from noisewise.inference.exact import exact
+    from noisewise.inference.exact import exact, fitted
 
     if isinstance(problem.likelihood, Product) and not problem.likelihood.groups:
         return _untold(problem, settings)
@@ -193,7 +193,10 @@ def _exact_factor(problem: PopulationProblem, settings: Settings) -> Found:
     def law() -> str:
         return "" if not likelihood.groups else OWN_LAW if likelihood.is_exact else CENTRAL_LIMIT_LAW
 
-    found = exact(
+    found = None
+    if problem.target.size > 2 and any(map(is_presence, problem.population.columns)):
+        found = fitted(settings.rng, problem.target, settings.chains, settings.draws, settings.report)
+    found = found or exact(
         settings.rng,
         problem.target,
         chains=settings.chains,
@@ -343,6 +346,12 @@ def _of_sums(kernel: Any, how: str) -> KernelOf:
     return chosen
 
 
+def _highest() -> Callable[..., Found]:
+    from noisewise.inference.maximum import highest
+
+    return highest
+
+
 def _mhaar() -> Callable[..., Found]:
     from noisewise.inference.kernels.averaged import Averaged
     from noisewise.inference.kernels.averaged_records import AveragedRecords
@@ -378,5 +387,7 @@ METHODS: Methods[PopulationMethod] = Methods(
     PopulationMethod("slice", _slice, "slice sampling", (Option("most_widths", 20),)),
     PopulationMethod("gibbs", lambda: gibbs, "a conjugate family", (Option("variant", "joint"),), is_conjugate=True),
     PopulationMethod("naive", lambda: exactly, "the noise ignored", ignores_noise=True),
+    PopulationMethod("mle", _highest, "maximum likelihood, with standard errors", is_point=True),
+    PopulationMethod("map", _highest, "the posterior mode, with standard errors", is_point=True),
     instead="exact",
 )

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,9 +33,16 @@ from noisewise.models.protocol import Model, model_of
 from noisewise.printable import printable
 from noisewise.release import Release
 
+if TYPE_CHECKING:
+    from noisewise.inference.answer_sources import AnswerSource
+    from noisewise.inference.answers import Answers, Quantity
+    from noisewise.inference.contrasts import Contrast, NamedOrFunction, Ranking
+    from noisewise.inference.functions import PopulationDraws
+
 __all__ = ["Posterior"]
 
 Value = float | Floats  # of a scalar parameter, or of a vector one
+MOST_ANSWER_ROWS = 20_000
 MOST_STATISTIC_DRAWS, MOST_STATISTIC_NUMBERS = 1000, 20_000_000
 CHECK_STREAM, STATISTIC_STREAM = 1, 2
 
@@ -60,6 +67,7 @@ class Posterior:
     energy: Floats | None = None  # (chains, draws), of Hamiltonian samplers
     instead: str = "exact"  # for a point: a method with a spread
     law: str = ""  # which was scored, and why
+    covariance: Floats | None = None  # of a point's position on the real line, by its observed information
     _answers: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -134,14 +142,14 @@ class Posterior:
     @property
     def sd(self) -> dict[str, Value]:
         """The posterior standard deviation of each parameter."""
-        self._refuse_point("sd")
+        self.refuse_point("sd")
         if self.moments is not None:
             return {name: _value(self.moments[name][1]) for name in self.draws}
         return {name: _value(_flat(value).std(axis=0, ddof=1)) for name, value in self.draws.items()}
 
     def interval(self, level: float = 0.9, *, kind: str = "equal-tailed") -> dict[str, tuple[Value, Value]]:
         """(low, high) of each parameter: equal-tailed, or with kind="hpd" the shortest."""
-        self._refuse_point("interval")
+        self.refuse_point("interval")
         share = checked_level(level)
         ends = {name: interval_of(_flat(value), share, kind) for name, value in self.draws.items()}
         return {name: (_value(low), _value(high)) for name, (low, high) in ends.items()}
@@ -174,6 +182,115 @@ class Posterior:
                 f"method={self.method!r} has no energies; the fraction of missing information is for method='nuts'."
             )
         return diagnostics.missing_information(self.energy)
+
+    @property
+    def standard_errors(self) -> dict[str, Value]:
+        """Of a point by maximum likelihood or posterior mode: the standard error of each parameter.
+
+        From the observed information, by the delta method; NaN for a parameter at an end of its support, which the
+        verdict names. Raises where the information is no covariance, or where the method has none.
+        """
+        from noisewise.inference.point_errors import standard_errors
+
+        return standard_errors(self)
+
+    @property
+    def evidence(self) -> float:
+        """log p(releases), natural logarithm, under the population and its prior; raises with the reason if unknown.
+
+        Two posteriors of the same releases under different populations are compared by the difference.
+        """
+        if self.log_evidence is not None:
+            return self.log_evidence
+        from noisewise.inference.missing_evidence import why_no_evidence
+
+        raise Unsupported(why_no_evidence(self))
+
+    # ---- answers in people's terms ----
+
+    def answers(self, quantiles: object = (), shares: object = (), level: float = 0.9) -> Answers:
+        """The population's mean, sd, median, quantiles and shares, by column and group, in the units of the columns.
+
+        Parameters: `quantiles`, shares between 0 and 1 at which quantiles are told; `shares`, numbers (the share of
+        records above each) or conditions such as `column("region").equals("north")` or "income > 100"; `level` of the
+        equal-tailed intervals. Returns an `Answers` table: `answers["mean"].estimate`, `answers.to_pandas()`.
+        """
+        from noisewise.inference.answers import answers
+
+        return answers(self, quantiles, shares, level)
+
+    def contrast(
+        self,
+        quantity: NamedOrFunction,
+        first: str,
+        second: str,
+        *,
+        kind: str = "difference",
+        column: str | None = None,
+        level: float = 0.9,
+    ) -> Contrast:
+        """One group's number less (or kind="ratio": divided by) another's; of columns where there are no groups.
+
+        `quantity` is a name of `answers()`, such as "mean" or "share above 100", or a function of a group's law:
+        `posterior.contrast("mean", "north", "south")`.
+        """
+        from noisewise.inference.contrasts import contrast
+
+        return contrast(self, quantity, first, second, kind=kind, column=column, level=level)
+
+    def rank(self, quantity: NamedOrFunction, *, column: str | None = None, ascending: bool = False) -> Ranking:
+        """The posterior probability of each rank of each group (or column) by a number such as "mean".
+
+        Rank 1 is the largest, or with `ascending` the smallest.
+        """
+        from noisewise.inference.contrasts import ranking
+
+        return ranking(self, quantity, column=column, ascending=ascending)
+
+    def quantity(
+        self,
+        function: Callable[[PopulationDraws], object],
+        *,
+        name: str = "quantity",
+        unit: str = "",
+        level: float = 0.9,
+        draws: int = 1000,
+    ) -> Quantity:
+        """Any function of the population, with its interval: `posterior.quantity(lambda p: p.quantile(0.9))`.
+
+        The function is given the population at all draws (`PopulationDraws`) and answers with one number for each; one
+        that cannot is asked draw by draw, at most `draws` times.
+        """
+        from noisewise.inference.functions import quantity
+
+        return quantity(self, function, name=name, unit=unit, level=level, draws=draws)
+
+    @property
+    def sentence(self) -> str:
+        """The answer in a sentence, as `summary()` opens with it; nothing where the model has none."""
+        from noisewise.inference.sentence import opening_lines
+
+        return "\n".join(opening_lines(self))
+
+    def answer_sources(self) -> tuple[AnswerSource, ...]:
+        """What can be asked, column by column and group by group; raises for a model that has no answers."""
+        found: tuple[AnswerSource, ...] = self._once(
+            "sources", lambda: tuple(self.model.answer_sources(self.answer_theta(), self.releases))
+        )
+        return found
+
+    def answer_theta(self) -> dict[str, Floats]:
+        """The draws as rows (K, ...), evenly thinned where there are very many; around a point what its errors need."""
+        if self.is_point and self.covariance is not None:
+            from noisewise.inference.point_errors import rows_around
+
+            return rows_around(self)
+        flat = {name: _flat(value) for name, value in self.draws.items()}
+        total = len(next(iter(flat.values())))
+        if total <= MOST_ANSWER_ROWS:
+            return flat
+        rows = np.linspace(0, total - 1, MOST_ANSWER_ROWS).round().astype(int)
+        return {name: value[rows] for name, value in flat.items()}
 
     # ---- what can still be asked ----
 
@@ -220,7 +337,7 @@ class Posterior:
         return predictive_check(rng, self.releases, self.model, theta, sizes)
 
     def _statistic(self) -> StatisticPosterior:
-        self._refuse_point("statistic")
+        self.refuse_point("statistic")
         if not self.releases:
             raise Unsupported("There is no release whose statistic could be asked about.")
         if self.method == "naive":
@@ -258,17 +375,30 @@ class Posterior:
 
         return summary(self)
 
-    def plot(self, path: str | PathLike[str] | None = None) -> bytes:
-        """The posterior of each parameter against its prior, as a PNG (also written to `path`)."""
-        self._refuse_point("plot")
-        from noisewise.inference.summary import plot_data
-        from noisewise.report.plots import posterior_plot
+    def plot(
+        self,
+        path: str | PathLike[str] | None = None,
+        *,
+        kind: str | None = None,
+        quantity: str = "mean",
+        against: str | None = None,
+        level: float = 0.9,
+        width: float = 8.6,
+    ) -> bytes:
+        """A picture as PNG bytes, also written to `path` (.png, .pdf, .svg).
 
-        return posterior_plot(plot_data(self), path)
+        Parameters: `kind` is "parameters" (posterior and prior of each, the default without groups), "distribution"
+        (the fitted law of each column with its band, and what was published on it), "groups" (the default with them:
+        a `quantity` of each group, sorted), "contrast" or "ratio" (of pairs of groups, or of each and `against`);
+        `level` of intervals and bands; `width` in inches: 8.6 for a page, 3.6 for a telephone.
+        """
+        from noisewise.report.posterior_pictures import Sheet, picture
+
+        return picture(self, kind, path, Sheet(quantity, against, checked_level(level), width))
 
     def to_arviz(self) -> Any:
         """The draws as ArviZ keeps them: InferenceData before its version 1, a DataTree from then on."""
-        self._refuse_point("to_arviz")
+        self.refuse_point("to_arviz")
         import arviz
 
         posterior = dict(self.draws)
@@ -307,13 +437,18 @@ class Posterior:
                     label = labels[k] if labels else f"{name}[{','.join(map(str, index))}]"
                     yield label, value[(slice(None), slice(None), *index)]
 
+    def _repr_html_(self) -> str:
+        from noisewise.report.notebook import posterior_html
+
+        return posterior_html(self)
+
     def __repr__(self) -> str:
         shape = next(iter(self.draws.values())).shape
         kind = "a point estimate" if self.is_point else f"{shape[0]} chains of {shape[1]} draws"
         return printable(f"<Posterior of {', '.join(self.draws)} by {self.method}: {kind}>")
 
     def _diagnose(self, name: str, judge: Callable[[Floats], float]) -> dict[str, Value]:
-        self._refuse_point(name)
+        self.refuse_point(name)
         found: dict[str, Value] = {}
         for parameter, value in self.draws.items():
             columns = value.reshape(*value.shape[:2], -1)
@@ -322,7 +457,8 @@ class Posterior:
             found[parameter] = _value(judged.reshape(value.shape[2:]))
         return found
 
-    def _refuse_point(self, what: str) -> None:
+    def refuse_point(self, what: str) -> None:
+        """Refuse what a point does not have, and name a method that has it."""
         if self.is_point:
             raise Unsupported(
                 f"method={self.method!r} gives a point estimate, which has no {what}. Use method={self.instead!r}."

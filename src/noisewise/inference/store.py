@@ -26,6 +26,7 @@ from noisewise.models.registry import MODELS
 from noisewise.populations.text import population_from_spec
 from noisewise.printable import shown
 from noisewise.release import Release
+from noisewise.types import Floats
 
 __all__ = ["FORMAT", "load", "save"]
 
@@ -55,6 +56,8 @@ def save(posterior: Posterior, path: str | PathLike[str]) -> None:
     arrays = {f"draws_{k}": value for k, value in enumerate(posterior.draws.values())}
     if posterior.energy is not None:
         arrays["energy"] = np.asarray(posterior.energy)
+    if posterior.covariance is not None:
+        arrays["covariance"] = np.asarray(posterior.covariance)
     archive.write(where, header, arrays)
 
 
@@ -75,6 +78,7 @@ def load(path: str | PathLike[str]) -> Posterior:
             moments=_moments_from_plain(header["moments"]),
             stated_n=header["stated_n"],
             energy=arrays.get("energy"),
+            covariance=arrays.get("covariance"),
             **{name: header[name] for name in PLAIN},
         )
         if header["check"] is not None:
@@ -129,12 +133,21 @@ def _check_numbers(found: Posterior) -> None:
             raise InvalidArgument(f"its draws of {shown(name)} lie outside {support}.", argument="path")
     if found.moments is not None and not set(found.moments) >= set(told):
         raise InvalidArgument("its moments are not of all its parameters.", argument="path")
+    if found.covariance is not None:
+        _check_covariance(found.covariance, sum(support.unknowns for support in supports.values()))
     for name, (mean, sd) in (found.moments or {}).items():
         values = found.draws.get(name, np.empty((0, 0)))
         if np.shape(mean) != values.shape[2:] or np.shape(sd) != values.shape[2:] or np.any(np.asarray(sd) < 0):
             raise InvalidArgument(f"its moments of {shown(name)} are not of its draws.", argument="path")
         if found.verdict.is_converged and np.any(np.abs(mean - values.mean((0, 1))) > FAR * (sd + values.std((0, 1)))):
             raise InvalidArgument(f"its mean of {shown(name)} is far from its draws.", argument="path")
+
+
+def _check_covariance(covariance: Floats, size: int) -> None:
+    """Refuse what is no covariance of the unknowns."""
+    is_one = covariance.shape == (size, size) and bool(np.isfinite(covariance).all())
+    if not is_one or not np.allclose(covariance, covariance.T) or np.linalg.eigvalsh(covariance)[0] < -1e-9:
+        raise InvalidArgument("its covariance is none of its unknowns.", argument="path")
 
 
 def _renewed(header: dict[str, Any]) -> dict[str, Any]:

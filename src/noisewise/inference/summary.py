@@ -1,14 +1,21 @@
-"""A posterior in words and in plain data for its plot."""
+"""A posterior in words and in plain data for its plot.
+
+A summary opens with the answer in a sentence (`sentence`), then a table of the parameters, how it was computed, and how
+far to trust it. It computes closed forms and quadratures at the draws there are, and simulates nothing.
+"""
 
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from noisewise.inference import diagnostics
 from noisewise.inference.kernels import Floats
+from noisewise.inference.sentence import opening_lines
+from noisewise.inference.units import with_unit
 from noisewise.printable import printable
 
 if TYPE_CHECKING:
@@ -21,13 +28,15 @@ WIDTH = 100
 
 
 def summary(posterior: Posterior) -> str:
-    """The table of parameters; method and likelihood; the verdict; the check; the kind of interval."""
-    rows: list[tuple[str, ...]] = [("parameter", "estimate")] if posterior.is_point else [_HEADINGS]
-    labels = list(posterior.scalars())
-    exact = _exact_moments(posterior)
-    for label, draws in labels[:MOST_ROWS]:
-        rows.append((label, f"{draws[0, 0]:.6g}") if posterior.is_point else _row(label, draws, exact.get(label)))
-    lines = _table(rows)
+    """The answer in a sentence; the table of parameters; method and likelihood; the verdict; the check."""
+    labels, units = list(posterior.scalars()), parameter_units(posterior)
+    if posterior.is_point:
+        rows = _point_rows(posterior, [(label, draws) for label, draws in labels[:MOST_ROWS]], units)
+    else:
+        exact = _exact_moments(posterior)
+        rows = [_row(_unit(label, units), draws, exact.get(label)) for label, draws in labels[:MOST_ROWS]]
+        rows.insert(0, _HEADINGS)
+    lines = [*_opening(posterior), *_table(rows)]
     if len(labels) > MOST_ROWS:
         lines.append(f"... and {len(labels) - MOST_ROWS} more parameters.")
     if not posterior.is_point:
@@ -47,10 +56,11 @@ def summary(posterior: Posterior) -> str:
     return "\n".join(map(printable, lines))
 
 
-_HEADINGS = ("parameter", "mean", "sd", "5 %", "50 %", "95 %", "ess", "rhat")
+Row = tuple[str, ...]
+_HEADINGS: Row = ("parameter", "mean", "sd", "5 %", "50 %", "95 %", "ess", "rhat")
 
 
-def _row(label: str, draws: Floats, exact: tuple[float, float] | None) -> tuple[str, ...]:
+def _row(label: str, draws: Floats, exact: tuple[float, float] | None) -> Row:
     mean, sd = (
         exact if exact is not None else (float(draws.mean()), float(draws.std(ddof=1)) if draws.size > 1 else 0.0)
     )
@@ -60,6 +70,37 @@ def _row(label: str, draws: Floats, exact: tuple[float, float] | None) -> tuple[
         rhat = diagnostics.rhat(draws)
     numbers = [f"{mean:.6g}", f"{sd:.4g}", *(f"{q:.6g}" for q in quantiles)]
     return (label, *numbers, f"{ess:.0f}", f"{rhat:.3f}")
+
+
+def _opening(posterior: Posterior) -> list[str]:
+    """The answer in a sentence, and an empty line under it."""
+    lines = [part for line in opening_lines(posterior) for part in line.split("\n")]
+    told = [one for line in lines for one in textwrap.wrap(line, WIDTH, subsequent_indent="  ")]
+    return [*told, ""] if told else []
+
+
+def _point_rows(posterior: Posterior, labels: list[tuple[str, Floats]], units: Mapping[str, str]) -> list[Row]:
+    """Estimates, with their standard errors where the method has them."""
+    errors: dict[str, float] = {}
+    if posterior.covariance is not None:
+        names = [label for label, _ in posterior.scalars()]
+        errors = dict(
+            zip(names, np.concatenate([np.ravel(e) for e in posterior.standard_errors.values()]), strict=True)
+        )
+    rows: list[Row] = [("parameter", "estimate", *(["standard error"] if errors else []))]
+    for label, draws in labels:
+        error = [f"{errors[label]:.4g}" if np.isfinite(errors[label]) else "-"] if errors else []
+        rows.append((_unit(label, units), f"{draws[0, 0]:.6g}", *error))
+    return rows
+
+
+def parameter_units(posterior: Posterior) -> dict[str, str]:
+    """The units of the parameters, by label; none where the draws are of no model."""
+    return {} if posterior.population is None else dict(posterior.model.parameter_units(posterior.releases))
+
+
+def _unit(label: str, units: Mapping[str, str]) -> str:
+    return with_unit(label, units.get(label, ""))
 
 
 def _table(rows: list[tuple[str, ...]]) -> list[str]:
@@ -94,11 +135,17 @@ def _stated(posterior: Posterior) -> str:
 def plot_data(posterior: Posterior, level: float = 0.9) -> list[dict[str, Any]]:
     """One plain mapping a parameter, as `report.plots.posterior_plot` takes them."""
     shown = []
-    model = posterior.model
+    model, units = posterior.model, parameter_units(posterior)
     for label, draws in list(posterior.scalars())[:MOST_ROWS]:
         low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
-        one: dict[str, Any] = {"name": label, "draws": draws, "interval": (float(low), float(high)), "level": level}
-        support = model.supports.get(label.split("[")[0])
+        one: dict[str, Any] = {
+            "name": label,
+            "unit": units.get(label, ""),
+            "draws": draws,
+            "interval": (float(low), float(high)),
+            "level": level,
+        }
+        support = model.supports.get(label, model.supports.get(label.split("[")[0]))
         if support is not None:
             one["support"] = (support.low, support.high)
         prior = model.prior_of(label)

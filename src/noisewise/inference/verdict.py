@@ -2,8 +2,10 @@
 
     Chains             draws of chains: R-hat, effective sizes, chains that stood still or met a non-finite density
     IndependentDraws   by quadrature or a closed form: nothing to converge; only the density itself can be at fault
+    WeightedDraws      by importance sampling: how many proposals the draws are worth, and whether one outweighs them
     Particles          of a survey: how many are effective, and whether they still move
     PointEstimate      no draws to judge
+    HighestPoint       a point that is the top of a likelihood or of a posterior density
     Words              what was said, where nothing else was kept
 Evidence is plain data that says whether it holds (`is_converged`) and says so in a sentence. A `Verdict` is evidence
 with the sentences that stand before it (`warnings`: why the numbers may not be what they seem) and after it (`notes`:
@@ -24,10 +26,12 @@ __all__ = [
     "KINDS",
     "Chains",
     "Evidence",
+    "HighestPoint",
     "IndependentDraws",
     "Particles",
     "PointEstimate",
     "Verdict",
+    "WeightedDraws",
     "Words",
     "joined_verdict",
 ]
@@ -39,6 +43,8 @@ STUCK_SHARE, STUCK_DRAWS = 0.1, 20
 OWN_LAW, CENTRAL_LIMIT_LAW = "the release's own law", "the central limit law"
 TOLERANCE = 1e-8  # error of a quadrature that is not worth telling
 TOO_ROUGH = 1e-3  # error of a quadrature whose draws are not to be used
+STILL_CLIMBING = 0.05  # standard errors between a point and the top
+HEAVY = 0.02  # of all the weight on one proposal: the proposals missed something
 HARDLY = 0.05  # share of accepted moves below which particles stand still
 
 
@@ -169,6 +175,37 @@ class IndependentDraws:
 
 
 @dataclass(frozen=True, slots=True)
+class WeightedDraws:
+    """Draws taken from weighted proposals in proportion to their weights, so that all of them count the same."""
+
+    kind: ClassVar[str] = "weighted"
+    are_independent: ClassVar[bool] = True
+
+    draws: int
+    chains: int
+    proposals: int
+    effective: float  # (sum w)^2 / sum w^2
+    largest: float  # share of the weight on one proposal
+    rhat: float
+
+    @property
+    def smallest_ess(self) -> float:
+        """Of the draws: the error of the weights and that of drawing from them add up."""
+        return 1 / (1 / self.draws + 1 / self.effective)
+
+    @property
+    def is_converged(self) -> bool:
+        return self.effective >= ESS_A_CHAIN * self.chains and self.largest <= HEAVY
+
+    def sentence(self) -> str:
+        size = f"{self.effective:.0f} of {self.proposals} proposals effective"
+        if self.is_converged:
+            return f"Computed by importance sampling: {size}, {self.draws} draws worth {self.smallest_ess:.0f}."
+        heavy = f", one of them with {self.largest:.0%} of the weight" if self.largest > HEAVY else ""
+        return f"Not converged: {size}{heavy}. Ask for method='auto', which takes chains where weights are uneven."
+
+
+@dataclass(frozen=True, slots=True)
 class Particles:
     """The particles of a survey."""
 
@@ -224,6 +261,46 @@ class PointEstimate:
 
 
 @dataclass(frozen=True, slots=True)
+class HighestPoint:
+    """The highest point of a likelihood or a posterior density, by climbs from several starts."""
+
+    kind: ClassVar[str] = "maximum"
+    are_independent: ClassVar[bool] = False
+    draws: ClassVar[int] = 1
+    rhat: ClassVar[float] = math.nan
+    smallest_ess: ClassVar[float] = math.nan
+
+    of: str  # what is highest
+    starts: int
+    agreeing: int  # climbs that ended at this top
+    others: int  # tops elsewhere that are nearly as high
+    log_value: float
+    distance: float  # of the gradient, in standard errors
+    edges: tuple[str, ...] = ()  # unknowns at an end of their support
+    flat: tuple[str, ...] = ()  # those along which it is flat
+
+    @property
+    def is_converged(self) -> bool:
+        return self.distance < STILL_CLIMBING and not self.others
+
+    def sentence(self) -> str:
+        words = f"The highest {self.of}: {self.agreeing} of {self.starts} climbs ended there."
+        if not self.flat:
+            words += (
+                " Standard errors are those of its curvature; where Laplace noise outweighs the records they are too "
+                "small."
+            )
+        if self.others:
+            words += (
+                f" {self.others} other top{'s lie' if self.others > 1 else ' lies'} nearly as high elsewhere, of which "
+                "a point and its errors say nothing: use method='exact'."
+            )
+        if not self.distance < STILL_CLIMBING:
+            words += f" The climb has not settled ({self.distance:.1g} standard errors to go)."
+        return words
+
+
+@dataclass(frozen=True, slots=True)
 class Words:
     """What was said of draws, where the numbers behind it were not kept."""
 
@@ -240,7 +317,9 @@ class Words:
         return self.text
 
 
-KINDS = {made.kind: made for made in (Chains, IndependentDraws, Particles, PointEstimate, Words)}
+KINDS = {
+    made.kind: made for made in (Chains, IndependentDraws, WeightedDraws, Particles, PointEstimate, HighestPoint, Words)
+}
 OLD_KINDS = {"Verdict": "chains", "IndependentVerdict": "independent", "SavedVerdict": "words"}  # of files of 0.1
 
 

@@ -144,6 +144,10 @@ class AdditiveLaw(ABC):
         """r = scale/step of each component; exact, since the step is a power of two."""
         return tuple(scale / step for scale, step in zip(self.scale, self.step, strict=True))
 
+    def ratio_of(self, component: int) -> float:
+        """r of one component, at a cost that does not grow with their number."""
+        return self.scale[component] / self.step[component]
+
     def to_dict(self) -> dict[str, object]:
         return {"family": self.family, "scale": list(self.scale), "step": list(self.step)}
 

@@ -184,7 +184,7 @@ class CountModel(GroupLaw):
         (release,) = self.releases
         law, steps = additive_law(release.law), _record_steps(release)
         log_norm = None if steps == 1 else float(law.log_pmf(0.0))
-        return _LaplaceNoise(release.value[0] / steps, steps / law.ratio[0], log_norm)
+        return _LaplaceNoise(release.value[0] / steps, steps / law.ratio_of(0), log_norm)
 
     def _every_log_noise(self) -> Array:
         return self.log_noise(np.arange(self.n + 1, dtype=float))
@@ -196,7 +196,7 @@ class CountModel(GroupLaw):
         is_smooth = not any(normal_mixture(law).is_laplace for law in laws)
         # A rounded Gaussian is at most as curved as its standard deviation with the rounding says.
         precision = sum(
-            _record_steps(release) ** 2 / (law.ratio[0] ** 2 + 1 / 12)
+            _record_steps(release) ** 2 / (law.ratio_of(0) ** 2 + 1 / 12)
             for release, law in zip(self.releases, laws, strict=True)
         )
         return binomial_sum.log_sum(

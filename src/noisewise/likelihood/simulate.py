@@ -39,9 +39,10 @@ from noisewise.laws import (
     smooth_law,
 )
 from noisewise.planning import Plan
-from noisewise.populations.cleaned import cell_probabilities, row_moments, sample_records
+from noisewise.populations.cleaned import cell_probabilities, row_moments
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import AnyPopulation
+from noisewise.populations.presence import sample_present
 from noisewise.statistics import Count, Marginals, Rows, Statistic
 from noisewise.statistics.additive import FeatureSums
 from noisewise.statistics.evaluation import NumPyRows, cell_counts
@@ -68,7 +69,7 @@ def simulate_values(
         raise Unsupported(NO_QUANTILE)
     size = record_count(plan.part_schema, n)
     rows = len(next(iter(theta.values()))) if theta else 1
-    if approximate and size > MANY_RECORDS and _has_sum_law(plan.statistic):
+    if approximate and size > MANY_RECORDS and _has_sum_law(plan.statistic) and not plan.schema.left_out:
         return _publish(rng, plan, _sums_from_their_law(rng, plan, population, theta, size))
     columns = plan.statistic.columns()
     each = max(1, PIECE // (size * len(columns)))
@@ -92,7 +93,7 @@ def draw_noise(
     """Independent noise in whole steps; a smooth law needs its scale S, broadcast against `shape`."""
     if law.form is Form.NUMBER:
         k = integer(component, "component", minimum=0, maximum=additive_law(law).size - 1)
-        return simulated_steps(law, rng, np.asarray(additive_law(law).ratio[k]), shape)
+        return simulated_steps(law, rng, np.asarray(additive_law(law).ratio_of(k)), shape)
     if law.form is not Form.SCALED:
         raise Unsupported(f"The law {law.family!r} adds no noise to a number; use draw_answers, or there is none.")
     if smooth_scale is None:
@@ -193,7 +194,7 @@ def _pieces(
     block = plan.statistic.block
     step = max(block, PIECE // len(columns) // block * block)
     for start in range(0, size, step):
-        yield sample_records(rng, population, plan.part_schema, min(step, size - start), theta, columns)
+        yield sample_present(rng, population, plan.part_schema, min(step, size - start), theta, columns)
 
 
 def _noisy(rng: Rng, plan: Plan, rows: Rows) -> Integers:

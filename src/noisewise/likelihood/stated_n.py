@@ -173,9 +173,9 @@ def noisy_totals(release: Release) -> tuple[Total, ...]:
     law = _noise_on_sums(release)
     if law is None:
         return ()
-    found = []
+    found, sds = [], law.sd
     for components, each, label in total_components(release.statistic, release.schema):
-        sd = math.sqrt(sum(law.sd[j] ** 2 for j in components)) / each
+        sd = math.sqrt(sum(sds[j] ** 2 for j in components)) / each
         units = {each / law.step[j] for j in components}
         if len(units) == 1:  # on one lattice, as tables are
             value = sum(release.value[j] * law.step[j] for j in components) / each
@@ -357,7 +357,8 @@ component_ranges.register(Moments, _no_sums)  # the count beside them says more
 
 def _tail_of_sum(law: AdditiveLaw, components: tuple[int, ...], excess: int) -> float:
     """P(sum of the components' noises >= excess), in steps."""
-    sds = [law.sd[j] / law.step[j] for j in components]
+    every = law.sd  # asked for once: made for each component anew, the cost would be the square of their number
+    sds = [every[j] / law.step[j] for j in components]
     sd = math.sqrt(sum(one * one for one in sds))
     width = max(1, math.floor(sd / STEPS_PER_SD))  # an odd number of steps, centred on 0
     width += 1 - width % 2
@@ -367,7 +368,7 @@ def _tail_of_sum(law: AdditiveLaw, components: tuple[int, ...], excess: int) -> 
     size = 1 << (2 * reach + 1).bit_length()
     ratios: dict[float, list[int]] = {}
     for j in components:
-        ratios.setdefault(law.ratio[j], []).append(j)
+        ratios.setdefault(law.ratio_of(j), []).append(j)
     edges = (np.arange(-reach, reach + 2) * width) - (width + 1) // 2
     spectrum = np.ones(size // 2 + 1, complex)
     for members in ratios.values():

@@ -6,6 +6,7 @@
     sample_prior, theta_at, simulate_values, sample_records     for simulation, checks and calibration
     joint_likelihood, degrees                                   for what a posterior can still be asked
     information_engine                                          for `choose`
+    answer_sources, parameter_units                             for answers in people's terms, with units
     text_arguments, from_nodes                                  for spec files and saved posteriors
 `posterior` is final: it checks the settings, the method and its options, keeps the seed, the clock and the stated n,
 and shows progress. A piece that a model does not have is refused by its name where it is asked for.
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from noisewise.design.information import Engine
+    from noisewise.inference.answer_sources import AnswerSource
     from noisewise.inference.degrees import Degrees
     from noisewise.inference.methods import Found, Methods
     from noisewise.inference.posterior import Posterior
@@ -163,6 +165,7 @@ class ModelBase:
             seconds=time.perf_counter() - started,
             stated_n=n,
             energy=found.energy,
+            covariance=found.covariance,
             instead=self.methods.instead,
         )
 
@@ -218,6 +221,16 @@ class ModelBase:
     ) -> Engine:
         """How the Fisher information of a plan's release is computed; `choose` asks for it."""
         raise self._lacks("information_engine", "the information of a release about it")
+
+    # ---- answers ----
+
+    def answer_sources(self, theta: Theta, releases: Sequence[Release]) -> Sequence[AnswerSource]:
+        """What can be asked in people's terms at these rows of theta: one source for each column, group or number."""
+        raise self._lacks("answer_sources", "answers in people's terms")
+
+    def parameter_units(self, releases: Sequence[Release]) -> Mapping[str, str]:
+        """The units of its unknowns, by name, as far as the columns of these releases have any."""
+        return {}
 
     # ---- text ----
 

@@ -11,7 +11,7 @@ the central limit theorem's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,17 +25,19 @@ from noisewise.inference.settings import Settings
 from noisewise.inference.verdict import Verdict
 from noisewise.joining import Joined, joined
 from noisewise.likelihood.joint import Product, checked_releases, joint_likelihood
+from noisewise.likelihood.presence import presence_note, present_plan, present_releases
 from noisewise.models.base import ModelBase
 from noisewise.planning import Plan
-from noisewise.populations.cleaned import sample_records
 from noisewise.populations.parameters import Array, Support, Theta
 from noisewise.populations.population import AnyPopulation
+from noisewise.populations.presence import sample_present
 from noisewise.printable import shown
 from noisewise.release import Release
 from noisewise.schema import Schema
 
 if TYPE_CHECKING:
     from noisewise.design.information import Engine
+    from noisewise.inference.answer_sources import AnswerSource
     from noisewise.inference.degrees import Degrees
 
 __all__ = ["PopulationModel"]
@@ -83,15 +85,19 @@ class PopulationModel(ModelBase):
         given = method.read(settings.options)
         likelihood = "clt" if method.is_conjugate else settings.likelihood
         if method.is_conjugate:  # what is no family is refused as such, before its law is asked for
-            population_family(observed.releases, self.population, settings.n)
-        problem = PopulationProblem(
-            observed.releases, self.population, likelihood, settings.n, ignores=method.ignores_noise
-        )
+            population_family(self.complete(observed.releases), self.population, settings.n)
+        releases = self.complete(observed.releases)
+        problem = PopulationProblem(releases, self.population, likelihood, settings.n, ignores=method.ignores_noise)
         if likelihood == "auto" and method.keeps_sums and problem.has_joint_sums:
             # These samplers keep the sums as variables that are normal given theta; the joint law has no such form.
-            problem = PopulationProblem(observed.releases, self.population, likelihood := "clt", settings.n)
+            problem = PopulationProblem(releases, self.population, likelihood := "clt", settings.n)
         found: Found = method.run(problem, replace(settings, method=method.name), **given)
-        return replace(found, likelihood=likelihood, verdict=self._with_sentences(problem, found, settings.n))
+        verdict = self._with_sentences(problem, found, settings.n).saying(notes=presence_note(observed.releases))
+        return replace(found, likelihood=likelihood, verdict=verdict)
+
+    def complete(self, releases: tuple[Release, ...]) -> tuple[Release, ...]:
+        """The releases as ones about complete records, where values were left out."""
+        return present_releases(releases, self.population)
 
     def _with_sentences(self, problem: PopulationProblem, found: Found, n: object) -> Verdict:
         """The verdict with the mass beyond the bounds, and with what rests on a stated n."""
@@ -101,7 +107,8 @@ class PopulationModel(ModelBase):
         if not all(np.all(np.isfinite(found.draws[name])) for name in self.free):
             return found.verdict.saying(warnings=problem.likelihood.cautions)
         cautions = cautions_at(problem.likelihood, some_rows(found.draws, self.free, WEIGHED))
-        judged, theta = found.verdict.saying(warnings=cautions), some_rows(found.draws, self.free)
+        judged = found.verdict.saying(warnings=cautions)
+        theta = some_rows(found.draws if found.covariance is None else self._around(found), self.free)
         sd = {name: np.asarray(value.std(axis=0)) for name, value in theta.items()}
         bounds = bounds_sentences(problem.releases, self.population, theta)
         stated = n_sentences(problem.releases, self.population, theta, n, sd)
@@ -109,6 +116,17 @@ class PopulationModel(ModelBase):
         warnings = (*stated.warnings, *sums.warnings, *bounds.warnings)
         levels = level_sentences(problem.releases, self.population)
         return judged.saying(warnings=warnings, notes=(*levels, *bounds.notes, *stated.notes))
+
+    def _around(self, found: Found) -> dict[str, Array]:
+        """Draws (1, rows, ...) of the normal law that a point and its covariance stand for."""
+        from noisewise.inference.fit import FEW_ROWS
+        from noisewise.inference.transform import Transform
+
+        transform = Transform(self.supports)
+        centre = transform.position({name: value[0] for name, value in found.draws.items()})[0]
+        rng = np.random.default_rng(0)
+        drawn = rng.multivariate_normal(centre, np.asarray(found.covariance), FEW_ROWS, method="eigh")
+        return {name: value[None] for name, value in transform.parameters(drawn).items()}
 
     # ---- simulation, checks, design, text ----
 
@@ -138,15 +156,15 @@ class PopulationModel(ModelBase):
     def sample_records(
         self, rng: np.random.Generator, schema: Schema, n: int, theta: Theta, columns: Iterable[str]
     ) -> dict[str, Array]:
-        return sample_records(rng, self.population, schema, n, theta, columns)
+        return sample_present(rng, self.population, schema, n, theta, columns)
 
     def joint_likelihood(self, releases: tuple[Release, ...], *, likelihood: str = "auto", n: object = None) -> Product:
-        return joint_likelihood(releases, self.population, likelihood=likelihood, n=n)
+        return joint_likelihood(self.complete(releases), self.population, likelihood=likelihood, n=n)
 
     def degrees(self, releases: tuple[Release, ...], theta: Theta) -> Degrees:
         from noisewise.inference.degrees import degrees
 
-        return degrees(self.population, releases, theta)
+        return degrees(self.population, self.complete(releases), theta)
 
     def information_engine(
         self,
@@ -161,8 +179,26 @@ class PopulationModel(ModelBase):
         from noisewise.design.information import population_engine
 
         return population_engine(
-            plan, self.population, method=method, likelihood=likelihood, n=n, seed=seed, draws=draws
+            present_plan(plan, self.population),
+            self.population,
+            method=method,
+            likelihood=likelihood,
+            n=n,
+            seed=seed,
+            draws=draws,
         )
+
+    def answer_sources(self, theta: Theta, releases: Sequence[Release]) -> tuple[AnswerSource, ...]:
+        from noisewise.inference.population_answers import population_sources
+
+        if lost := [name for name in self.free if name not in theta]:
+            raise Unsupported(f"These draws hold no {lost[0]}, so nothing can be said of the population.")
+        return population_sources(self.population, {name: theta[name] for name in self.free}, releases)
+
+    def parameter_units(self, releases: Sequence[Release]) -> dict[str, str]:
+        from noisewise.inference.population_answers import parameter_units
+
+        return parameter_units(self.population, releases)
 
     def to_spec(self) -> dict[str, str]:
         from noisewise.populations.text import Written, population_to_spec

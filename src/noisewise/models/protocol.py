@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from noisewise.design.information import Engine
+    from noisewise.inference.answer_sources import AnswerSource
     from noisewise.inference.degrees import Degrees
     from noisewise.inference.posterior import Posterior
     from noisewise.planning import Plan
     from noisewise.release import Release
     from noisewise.schema import Schema
 
-__all__ = ["Law", "Laws", "Model", "model_of"]
+__all__ = ["Law", "Laws", "Model", "model_for", "model_of", "population_for"]
 
 
 class Law(Protocol):
@@ -80,7 +81,29 @@ class Model(Protocol):
     def degrees(self, releases: tuple[Release, ...], theta: Theta) -> Degrees: ...
     @property
     def information_engine(self) -> Callable[..., Engine]: ...
+    def answer_sources(self, theta: Theta, releases: Sequence[Release]) -> Sequence[AnswerSource]: ...
+    def parameter_units(self, releases: Sequence[Release]) -> Mapping[str, str]: ...
     def to_spec(self) -> dict[str, str]: ...
+
+
+def model_for(thing: object, told: object) -> Model:
+    """The model of a population, with an unknown share present where plans or releases leave out missing values."""
+    return model_of(population_for(thing, told))
+
+
+def population_for(thing: object, told: object) -> object:
+    """A population with that share; anything else as it is. What is neither plan nor release is refused elsewhere."""
+    from noisewise.populations.presence import Told, with_presence
+
+    try:
+        given = [told] if not missing_members(told, Told) else list(cast(Iterable[object], told))
+    except TypeError:
+        return thing
+    read = [cast(Told, one) for one in given if not missing_members(one, Told)]
+    is_asked = any(one.schema.left_out for one in read) and bool(missing_members(thing, Model))
+    if not is_asked or missing_members(thing, AnyPopulation):
+        return thing
+    return with_presence(cast(AnyPopulation, thing), read)
 
 
 def model_of(thing: object) -> Model:

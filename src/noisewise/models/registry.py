@@ -1,6 +1,24 @@
 """Models by name: what a spec file and a saved posterior may hold, and one way to write and to read all of them.
 
-    register_model("LinearRegression", "linear_regression", load)
+    def _logistic_regression() -> type[ModelBase]:
+    from noisewise.regression.glm.model import LogisticRegression
+
+    return LogisticRegression
+
+
+def _probit_regression() -> type[ModelBase]:
+    from noisewise.regression.glm.model import ProbitRegression
+
+    return ProbitRegression
+
+
+def _poisson_regression() -> type[ModelBase]:
+    from noisewise.regression.glm.model import PoissonRegression
+
+    return PoissonRegression
+
+
+register_model("LinearRegression", "linear_regression", load)
     linear_regression(features=['age'], response='cost', ...)        graphical_model(cliques=[...], levels={...})
 
 `load` imports the model by a statement of its own, when it is first asked for. A file never says what is imported: a
@@ -111,6 +129,24 @@ def _graphical_model() -> type[ModelBase]:
     return GraphicalModel
 
 
+def _logistic_regression() -> type[ModelBase]:
+    from noisewise.regression.glm.model import LogisticRegression
+
+    return LogisticRegression
+
+
+def _probit_regression() -> type[ModelBase]:
+    from noisewise.regression.glm.model import ProbitRegression
+
+    return ProbitRegression
+
+
+def _poisson_regression() -> type[ModelBase]:
+    from noisewise.regression.glm.model import PoissonRegression
+
+    return PoissonRegression
+
+
 def _grouped() -> type[ModelBase]:
     from noisewise.grouped.model import Grouped
 
@@ -119,4 +155,7 @@ def _grouped() -> type[ModelBase]:
 
 register_model("LinearRegression", "linear_regression", _linear_regression)
 register_model("GraphicalModel", "graphical_model", _graphical_model)
+register_model("LogisticRegression", "logistic_regression", _logistic_regression)
+register_model("ProbitRegression", "probit_regression", _probit_regression)
+register_model("PoissonRegression", "poisson_regression", _poisson_regression)
 register_model("Grouped", "grouped", _grouped)

@@ -13,7 +13,7 @@ import numpy as np
 
 from noisewise.errors import InvalidArgument
 from noisewise.exact import integer
-from noisewise.models.protocol import Model, model_of
+from noisewise.models.protocol import Model, model_for
 from noisewise.planning import Plan
 from noisewise.populations.parameters import rows_of
 from noisewise.release import Release
@@ -40,7 +40,7 @@ def simulate(
     """
     if not isinstance(plan, Plan):
         raise InvalidArgument(f"plan is a {type(plan).__name__}; make one with plan(...).", argument="plan")
-    model = model_of(population)
+    model = model_for(population, [plan])
     is_source = seed is None or isinstance(seed, np.random.Generator | np.random.SeedSequence)
     rng = np.random.default_rng(seed if is_source else integer(seed, "seed", minimum=0))  # type: ignore[arg-type]
     theta = model.sample_prior(rng, 1) if at is None else model.theta_at(at)

@@ -389,6 +389,11 @@ class Survey:
 
         return load(path)
 
+    def _repr_html_(self) -> str:
+        from noisewise.report.notebook import survey_html
+
+        return survey_html(self)
+
     def __repr__(self) -> str:
         return (
             f"<Survey of {', '.join(self.population.free)} under {self.guarantee!r}: {self.answers} answers, "

@@ -7,6 +7,7 @@ takes any scipy.stats distribution. All of them are stateless: numbers and prior
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
@@ -14,10 +15,15 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from scipy import special
 
-from noisewise.errors import InvalidArgument
+from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.populations.moments import (
+    quantile_moments,
+    scipy_moments_are_closed,
+    scipy_quantiles_are_closed,
+)
 from noisewise.populations.parameters import POSITIVE, REAL, UNIT, Array, Support, offers
+from noisewise.types import Values
 
-Values = Mapping[str, Any]
 LOG_2PI = float(np.log(2 * np.pi))
 MANY, KNOTS = 8192, 1025  # quantiles at one shape from which a table pays, and its places
 
@@ -63,6 +69,15 @@ class Distribution(Protocol):
         """(loc, scale) with (x - loc)/scale free of parameters, where the family has such a form."""
         ...
 
+    def moments(self, p: Values) -> tuple[Array, Array]:
+        """Mean and variance of a record, shaped as the parameters; infinite or NaN where there are none."""
+        ...
+
+    @property
+    def in_unit(self) -> tuple[str, ...]:
+        """The parameters that are told in the unit of the record."""
+        ...
+
 
 class Continuous:
     """Draws by inverting the cdf: common random numbers give paths that are smooth in the parameters. Abstract."""
@@ -71,9 +86,16 @@ class Continuous:
     is_discrete: ClassVar[bool] = False
     standard: ClassVar[tuple[Any, ...]] = ()
     scipy_law: ClassVar[None] = None
+    in_unit: ClassVar[tuple[str, ...]] = ()
 
     def quantile(self, u: Any, p: Values) -> Array:
         raise TypeError(f"{type(self).__name__} must give its quantiles.")
+
+    def upper_quantile(self, v: object, p: Values) -> Array:
+        raise TypeError(f"{type(self).__name__} must give its upper quantiles.")
+
+    def moments(self, p: Values) -> tuple[Array, Array]:
+        return quantile_moments(self, p)
 
     def sample(self, rng: np.random.Generator, shape: tuple[int, ...], p: Values) -> Array:
         return self.quantile(rng.random(shape), p)
@@ -88,10 +110,14 @@ class NormalLaw(Continuous):
 
     spread: str
     name: ClassVar[str] = "normal"
+    in_unit: ClassVar[tuple[str, ...]] = ("mean", "sd")
 
     @property
     def domains(self) -> Mapping[str, Support]:
         return {"mean": REAL, self.spread: POSITIVE}
+
+    def moments(self, p: Values) -> tuple[Array, Array]:
+        return p["mean"], np.square(self.sd(p))
 
     def sd(self, p: Values) -> Any:
         return p["sd"] if self.spread == "sd" else np.sqrt(p["variance"])
@@ -125,10 +151,15 @@ class UniformLaw(Continuous):
 
     end: str
     name: ClassVar[str] = "uniform"
+    in_unit: ClassVar[tuple[str, ...]] = ("low", "high", "width")
 
     @property
     def domains(self) -> Mapping[str, Support]:
         return {"low": REAL, self.end: REAL if self.end == "high" else POSITIVE}
+
+    def moments(self, p: Values) -> tuple[Array, Array]:
+        width = self.width(p)
+        return p["low"] + width / 2, np.square(width) / 12
 
     def width(self, p: Values) -> Any:
         return p["width"] if self.end == "width" else p["high"] - p["low"]
@@ -194,6 +225,9 @@ class GammaLaw(Continuous):
     def shape(self, p: Values) -> Any:
         return p["shape"] if self.has_shape else 1.0
 
+    def moments(self, p: Values) -> tuple[Array, Array]:
+        return self.shape(p) / p["rate"], self.shape(p) / np.square(p["rate"])
+
     def log_density(self, x: Any, p: Values) -> Array:
         a, rate = self.shape(p), p["rate"]
         positive = np.asarray(x) > 0
@@ -234,6 +268,11 @@ class LogNormalLaw(Continuous):
     name: ClassVar[str] = "lognormal"
     domains: ClassVar[Mapping[str, Support]] = {"log_mean": REAL, "log_sd": POSITIVE}
 
+    def moments(self, p: Values) -> tuple[Array, Array]:
+        with np.errstate(over="ignore"):  # infinite, beyond the largest double
+            square = np.square(p["log_sd"])
+            return np.exp(p["log_mean"] + square / 2), np.expm1(square) * np.exp(2 * p["log_mean"] + square)
+
     def log_density(self, x: Any, p: Values) -> Array:
         positive = np.asarray(x) > 0
         log_x = np.log(np.where(positive, x, 1.0))
@@ -266,6 +305,10 @@ class Discrete:
     is_discrete: ClassVar[bool] = True
     standard: ClassVar[tuple[Any, ...]] = ()
     scipy_law: ClassVar[None] = None
+    in_unit: ClassVar[tuple[str, ...]] = ()
+
+    def moments(self, p: Values) -> tuple[Array, Array]:
+        raise TypeError(f"{type(self).__name__} must give its mean and variance.")
 
     def cdf(self, x: Any, p: Values) -> Array:
         raise TypeError(f"{type(self).__name__} must give its cdf.")
@@ -290,6 +333,9 @@ class BernoulliLaw(Discrete):
     name: ClassVar[str] = "bernoulli"
     domains: ClassVar[Mapping[str, Support]] = {"p": UNIT}
 
+    def moments(self, p: Values) -> tuple[Array, Array]:
+        return p["p"], p["p"] * (1 - np.asarray(p["p"]))
+
     def log_density(self, x: Any, p: Values) -> Array:
         x = np.asarray(x, dtype=float)
         value = special.xlogy(x, p["p"]) + special.xlog1py(1 - x, -np.asarray(p["p"]))
@@ -311,6 +357,9 @@ class CategoricalLaw(Discrete):
 
     name: ClassVar[str] = "categorical"
     domains: ClassVar[Mapping[str, Support]] = {"p": Support(0.0, 1.0, size=0)}
+
+    def moments(self, p: Values) -> tuple[Array, Array]:
+        raise Unsupported("Levels have no mean; ask for the share of each level.")
 
     def log_density(self, x: Any, p: Values) -> Array:
         index = np.asarray(x, dtype=int)
@@ -351,6 +400,10 @@ class PoissonLaw(Discrete):
 
     name: ClassVar[str] = "poisson"
     domains: ClassVar[Mapping[str, Support]] = {"rate": POSITIVE}
+    in_unit: ClassVar[tuple[str, ...]] = ("rate",)
+
+    def moments(self, p: Values) -> tuple[Array, Array]:
+        return p["rate"], p["rate"]
 
     def log_density(self, x: Any, p: Values) -> Array:
         x = np.asarray(x, dtype=float)
@@ -468,3 +521,21 @@ class FromScipy:
 
     def location_scale(self, p: Values) -> tuple[Array, Array] | None:
         return None if set(self.domains) != {"loc", "scale"} else (p["loc"], p["scale"])
+
+    @property
+    def in_unit(self) -> tuple[str, ...]:
+        return ("loc", "scale")
+
+    def moments(self, p: Values) -> tuple[Array, Array]:
+        """scipy's own, of the standard law moved and stretched: once for all rows that differ in these alone.
+
+        Where scipy would integrate one row after the other, its quantiles are summed instead, if it has them closed.
+        """
+        if not scipy_moments_are_closed(self.distribution) and scipy_quantiles_are_closed(self.distribution):
+            return quantile_moments(self, p)
+        arguments = self._arguments(p)
+        loc, scale = arguments.pop("loc"), arguments.pop("scale", 1.0)
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of its integrals, where they do not exist
+            mean, variance = self.distribution.stats(**arguments, moments="mv")
+        return np.asarray(loc + scale * mean), np.asarray(np.square(scale) * variance)

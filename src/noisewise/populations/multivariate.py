@@ -21,7 +21,7 @@ from noisewise.populations.population import Joint, Normal, Population
 CORRELATION = Support(-1.0, 1.0)
 
 
-@dataclass(frozen=True, slots=True, init=False, eq=False)
+@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class MultivariateNormal:
     """Columns that are jointly normal, with a number or a prior for each mean, sd and (for two columns) correlation."""
 
@@ -52,6 +52,19 @@ class MultivariateNormal:
         known = self.coupling.known.get("correlation")
         if known is not None and abs(float(known[0])) >= 1:
             raise InvalidArgument("correlation must lie strictly between -1 and 1.", argument="correlation")
+
+    def __repr__(self) -> str:
+        """As it was written."""
+        from noisewise.populations.written import value_text
+
+        laws = [law.parameters for law in self.columns.values()]
+        parts = [
+            f"{key}=[{', '.join(value_text({**law.known, **law.priors}[key]) for law in laws)}]"
+            for key in ("mean", "sd")
+        ]
+        own = {**self.coupling.known, **self.coupling.priors}
+        coupled = value_text(own["correlation"] if self.matrix is None else self.matrix)
+        return f"MultivariateNormal(columns={list(self.columns)!r}, {', '.join(parts)}, correlation={coupled})"
 
     @property
     def columns(self) -> Mapping[str, Population]:

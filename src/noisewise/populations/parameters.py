@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -49,7 +49,7 @@ class Support:
         return f"the simplex of {self.size}" if self.size is not None else f"({self.low:g}, {self.high:g})"
 
 
-Supports = Mapping[str, Support]  # of every unknown, by name
+Supports: TypeAlias = Mapping[str, Support]  # of several parameters, by name
 
 
 def rows_of(theta: Theta) -> int:

@@ -77,13 +77,15 @@ class AnyPopulation(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, init=False, eq=False)
+@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class Population:
     """The law of one column: a distribution with a number or a prior for each parameter."""
 
     distribution: Distribution
     parameters: Parameters
     column: str | None
+    given: tuple[str, ...]  # parameters that were written down; the others have the values that scipy gives them
+    is_moved: bool  # a standard law of scipy, moved and stretched (LocationScale)
 
     def __init__(self, distribution: Any, *, prior: object = None, **parameters: object) -> None:
         is_own = offers(distribution, "domains", "log_density")
@@ -93,6 +95,8 @@ class Population:
                 argument="distribution",
             )
         law: Distribution = distribution if is_own else FromScipy(distribution)
+        object.__setattr__(self, "given", tuple(parameters))
+        object.__setattr__(self, "is_moved", is_own and law.scipy_law is not None)
         if not is_own:
             parameters = {"loc": 0, **({} if law.is_discrete else {"scale": 1}), **parameters}
         joint = ("mean", "variance") if isinstance(law, NormalLaw) else ()
@@ -166,12 +170,24 @@ class Population:
         """The column it was named for; none where it describes whichever one column a release uses."""
         return () if self.column is None else (self.column,)
 
+    def beside_shares(self, column: str, shares: Mapping[str, object]) -> Joint:
+        """This law as that of a column, and a share present with its prior for each name."""
+        return Joint(**{column: self}, **{presence: Bernoulli(p=prior) for presence, prior in shares.items()})
+
     def named(self, column: str) -> Population:
         """The same population, of this column only."""
         copy = object.__new__(Population)
         for field, value in (("distribution", self.distribution), ("parameters", self.parameters), ("column", column)):
             object.__setattr__(copy, field, value)
+        object.__setattr__(copy, "given", self.given)
+        object.__setattr__(copy, "is_moved", self.is_moved)
         return copy
+
+    def __repr__(self) -> str:
+        """As it was written: Normal(mean=stats.norm(50, 50), sd=2)."""
+        from noisewise.populations.written import written
+
+        return written(self)
 
     def marginal(self, column: str) -> Population:
         return self
@@ -265,11 +281,36 @@ def LocationScale(base: Any, **parameters: object) -> Population:
     return Population(FromScipy(base, only_location_scale=True), **parameters)
 
 
-@dataclass(frozen=True, slots=True, init=False, eq=False)
+def is_presence(column: str) -> bool:
+    """Whether a column says that the values of others are present: `present(income)` (see `presence.py`)."""
+    return column.startswith("present(") and column.endswith(")")
+
+
+def _unknown_names(columns: Mapping[str, Population]) -> dict[str, tuple[str, str]]:
+    """Each unknown by name, with its column and parameter: column.parameter, as a rule.
+
+    A share present is called `present`, or `present[income]` among several; beside shares alone a column's parameters
+    keep their plain names, as they have without them.
+    """
+    shares = [column for column in columns if is_presence(column)]
+    is_plain = bool(shares) and len(columns) - len(shares) == 1
+    found = {}
+    for column, population in columns.items():
+        for name in population.free:
+            if column in shares:
+                told = "present" if len(shares) == 1 else f"present[{column[len('present(') : -1]}]"
+            else:
+                told = name if is_plain else f"{column}.{name}"
+            found[told] = (column, name)
+    return found
+
+
+@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class Joint:
     """Several columns, independent of each other given the parameters; a parameter is named column.parameter."""
 
     columns: Mapping[str, Population]
+    _unknowns: Mapping[str, tuple[str, str]]
 
     def __init__(self, /, **columns: Population) -> None:
         if not columns:
@@ -281,38 +322,49 @@ class Joint:
                 raise InvalidArgument(f"{name} must be a population such as Normal(...), not {population!r:.60}.",
                                       argument=name)  # fmt: skip
         object.__setattr__(self, "columns", dict(columns))
+        object.__setattr__(self, "_unknowns", _unknown_names(columns))
 
     @property
     def free(self) -> tuple[str, ...]:
-        return tuple(f"{column}.{name}" for column, population in self.columns.items() for name in population.free)
+        return tuple(self._unknowns)
 
     @property
     def supports(self) -> Mapping[str, Support]:
-        return {f"{column}.{name}": support for column, population in self.columns.items()
-                for name, support in population.supports.items()}  # fmt: skip
+        return {told: self.columns[column].supports[name] for told, (column, name) in self._unknowns.items()}
+
+    def beside_shares(self, _column: str, shares: Mapping[str, object]) -> Joint:
+        """The same columns, and a share present with its prior for each name."""
+        return Joint(**self.columns, **{presence: Bernoulli(p=prior) for presence, prior in shares.items()})
+
+    def __repr__(self) -> str:
+        return f"Joint({', '.join(f'{name}={law!r}' for name, law in self.columns.items())})"
 
     def marginal(self, column: str) -> Population:
         return self.columns[column]
 
     def of_columns(self, names: Collection[str]) -> Joint:
         """Some of the columns, with their parameters and priors: independent of the others in either."""
-        return Joint(**{name: law for name, law in self.columns.items() if name in names})
+        some = Joint(**{name: law for name, law in self.columns.items() if name in names})
+        kept = {told: own for told, own in self._unknowns.items() if own[0] in names}
+        object.__setattr__(some, "_unknowns", kept)
+        return some
 
     def theta_of(self, column: str, theta: Theta) -> Theta:
         """The parameters of one column."""
-        return {name: theta[f"{column}.{name}"] for name in self.columns[column].free}
+        return {name: theta[told] for told, (own, name) in self._unknowns.items() if own == column}
 
     @property
     def independent_priors(self) -> Mapping[str, Any] | None:
         found: dict[str, Any] = {}
-        for column, population in self.columns.items():
-            if population.independent_priors is None:
+        for told, (column, name) in self._unknowns.items():
+            priors = self.columns[column].independent_priors
+            if priors is None:
                 return None
-            found |= {f"{column}.{name}": prior for name, prior in population.independent_priors.items()}
+            found[told] = priors[name]
         return found
 
     def prior_of(self, name: str) -> Any:
-        column, _, parameter = name.partition(".")
+        column, parameter = self._unknowns.get(name, ("", ""))
         return self.columns[column].prior_of(parameter) if column in self.columns else None
 
     def log_prior(self, theta: Theta) -> Array:
@@ -320,11 +372,8 @@ class Joint:
         return np.asarray(np.sum([np.zeros(rows_of(theta)), *parts], axis=0))
 
     def sample_prior(self, rng: np.random.Generator, count: int) -> dict[str, Array]:
-        drawn = {}
-        for column, population in self.columns.items():
-            for name, value in population.sample_prior(rng, count).items():
-                drawn[f"{column}.{name}"] = value
-        return drawn
+        drawn = {column: population.sample_prior(rng, count) for column, population in self.columns.items()}
+        return {told: drawn[column][name] for told, (column, name) in self._unknowns.items()}
 
     def sample(self, rng: np.random.Generator, n: int, theta: Theta) -> dict[str, Array]:
         """n records for each row of theta, by column."""

@@ -1,9 +1,10 @@
-"""Linear regression from noisy moments: one method a file, any number of holders.
+"""Regression from noisy moments: one method a file, any number of holders. Yes/no responses and counts: `glm/`.
 
 The model, and what is believed:
     model               LinearRegression: features, response, beliefs, and what can be asked of them
     priors, units       beliefs in the units of the columns, and the way to the units of a release's rows and back
     text, words         the model in a spec file, and what it assumes in sentences
+    subject             what all regressions on moments have
 What is observed:
     observed            releases as holders of noisy sums; pooled: their sum
     problem             Problem and Fit: all that a method is given, and all that it gives back

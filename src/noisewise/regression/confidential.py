@@ -6,7 +6,6 @@ Given the parameters, the sums T of n rows are nearly N(n M, n C), and the relea
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,18 +16,16 @@ from noisewise.models.confidential import behind_noise
 from noisewise.populations.parameters import Theta
 from noisewise.regression.problem import Floats
 from noisewise.regression.row_law import row_law
+from noisewise.regression.subject import MomentsRegression
 from noisewise.release import Release
 from noisewise.statistics import Moments
-
-if TYPE_CHECKING:
-    from noisewise.regression.model import LinearRegression
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MomentsLaw:
     """The law of one release's confidential sums, given the release and the parameters."""
 
-    model: LinearRegression
+    model: MomentsRegression
     release: Release
     n: int
 
@@ -63,7 +60,7 @@ class MomentsLaws:
     groups: tuple[MomentsLaw, ...]
 
     @classmethod
-    def of(cls, model: LinearRegression, releases: tuple[Release, ...], *, n: object) -> MomentsLaws:
+    def of(cls, model: MomentsRegression, releases: tuple[Release, ...], *, n: object) -> MomentsLaws:
         """One law a release, where every release is of other records and of plain second moments."""
         together = joined(releases, n)
         statistics = [release.statistic for release in releases]

@@ -10,7 +10,6 @@ Rows that meet their bounds are clamped where they are drawn one by one, and not
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,12 +21,10 @@ from noisewise.regression.moments import normal_covariance_at
 from noisewise.regression.observed import clamp_bounds
 from noisewise.regression.priors import INTERCEPT, NOISE_VARIANCE
 from noisewise.regression.problem import Floats, Integers
+from noisewise.regression.subject import MomentsRegression
 from noisewise.regression.units import Units
 from noisewise.schema import Schema
 from noisewise.statistics import Moments
-
-if TYPE_CHECKING:
-    from noisewise.regression.model import LinearRegression
 
 MOST_TRIES = 1000
 
@@ -44,7 +41,7 @@ class LocationLaw:
     clamps: bool
 
     @classmethod
-    def of(cls, model: LinearRegression, statistic: Moments, schema: Schema, theta: Theta) -> LocationLaw:
+    def of(cls, model: MomentsRegression, statistic: Moments, schema: Schema, theta: Theta) -> LocationLaw:
         """The law of a release's rows at draws of a posterior, in the users' units."""
         made, units = Configurations.of(model.features, (schema,)), Units.of(statistic)
         share = np.asarray(theta[CONFIGURATION_SHARE], float)

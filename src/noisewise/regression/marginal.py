@@ -188,7 +188,7 @@ def _at_mode(
     if not best.fun < 1e300:
         raise NoisewiseError("The posterior density is not a positive number at any start; check bounds and priors.")
     mode = np.asarray(best.x, np.float64)
-    return Posterior(density, walk, data, mode, _inverse_factor(_hessian(density, data, mode)))
+    return Posterior(density, walk, data, mode, inverse_factor(_hessian(density, data, mode)))
 
 
 def _hessian(density: Callable[..., float], data: Data | ChangedData | LocationData, mode: Floats) -> Floats:
@@ -206,7 +206,7 @@ def _hessian(density: Callable[..., float], data: Data | ChangedData | LocationD
     return np.asarray((hessian + hessian.T) / 2)
 
 
-def _inverse_factor(hessian: Floats) -> Floats:
+def inverse_factor(hessian: Floats) -> Floats:
     """The Cholesky factor of H^-1, directions of no or negative curvature taken as weak."""
     scale = 1 / np.sqrt(np.maximum(np.abs(np.diag(hessian)), 1e-10))
     values, vectors = np.linalg.eigh(scale[:, None] * hessian * scale)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from noisewise.errors import InvalidArgument
 from noisewise.models.base import ModelBase
-from noisewise.populations.parameters import POSITIVE, REAL, Support, Theta
+from noisewise.populations.parameters import POSITIVE, REAL, Supports, Theta
 from noisewise.regression.configurations import Configurations, has_conditions
 from noisewise.regression.location import CONFIGURATION_SHARE, NUMBER_COVARIANCE, NUMBER_MEAN, location_model
 from noisewise.regression.priors import (
@@ -43,6 +43,7 @@ from noisewise.statistics.additive import read_features
 from noisewise.statistics.feature import Feature
 
 if TYPE_CHECKING:
+    from noisewise.inference.answer_sources import AnswerSource
     from noisewise.inference.degrees import Degrees
     from noisewise.inference.methods import Found, Methods
     from noisewise.inference.posterior import Posterior
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
     from noisewise.regression.methods import RegressionMethod
     from noisewise.regression.observed import Observed
     from noisewise.regression.prediction import Prediction
+    from noisewise.regression.row_law import Summing
+    from noisewise.regression.subject import SummedRows
     from noisewise.release import Release
 
 RESERVED = (
@@ -94,7 +97,7 @@ class LinearRegression(ModelBase):
         if not isinstance(listed, Sequence) or not listed:
             raise InvalidArgument("features must be a list such as ['age', 'bmi'].", argument="features")
         x = read_features(listed, "LinearRegression")
-        y = _read_response(response, x)
+        y = read_response(response, x, "LinearRegression")
         if not isinstance(intercept, bool):
             raise InvalidArgument(f"intercept = {intercept!r:.60} must be True or False.", argument="intercept")
         for name, value in (
@@ -151,7 +154,7 @@ class LinearRegression(ModelBase):
         return (*self.names, NOISE_VARIANCE)
 
     @property
-    def supports(self) -> dict[str, Support]:
+    def supports(self) -> Supports:
         return {name: POSITIVE if name == NOISE_VARIANCE else REAL for name in self.free}
 
     def sample_prior(self, rng: np.random.Generator, count: int) -> dict[str, Floats]:
@@ -214,10 +217,10 @@ class LinearRegression(ModelBase):
             coefficient_moments(self.coefficients, self.names),
             noise_shape(self.noise),
             self.prior,
-            is_learned=isinstance(self.coefficients, str) and self.coefficients == LEARNED,
+            is_learned=self.coefficients == LEARNED,
             **public,  # type: ignore[arg-type]
         )
-        if isinstance(self.covariates, str):
+        if self.covariates == RELEASED:
             covariates: Any = released_moments(observed.holders, intercept=self.intercept)
         elif self.covariates is None and self.conditions and not as_normal:
             made = Configurations.of(self.features, observed.schemas)
@@ -245,6 +248,12 @@ class LinearRegression(ModelBase):
         from noisewise.regression.prediction import predict_mean
 
         return predict_mean(self, posterior, X)
+
+    def rows_at(self, place: Summing, theta: Theta) -> SummedRows:
+        """The law of one row of a release at parameter values."""
+        from noisewise.regression.row_law import linear_rows
+
+        return linear_rows(self, place, theta)
 
     def simulate_values(
         self, rng: np.random.Generator, plan: Plan, theta: Theta, *, n: int | None = None, approximate: bool = False
@@ -283,6 +292,18 @@ class LinearRegression(ModelBase):
 
         return MomentsLaws.of(self, releases, n=n)
 
+    def answer_sources(self, theta: Theta, releases: Sequence[Release]) -> tuple[AnswerSource, ...]:
+        """The coefficients in units of the response, the residual sd, and R2 where it is known."""
+        from noisewise.regression.answers import regression_sources
+
+        return regression_sources(theta, self.features, self.response, releases)
+
+    def parameter_units(self, releases: Sequence[Release]) -> dict[str, str]:
+        """The units of the coefficients."""
+        from noisewise.regression.answers import coefficient_units
+
+        return coefficient_units(self.features, self.response, releases)
+
     def text_arguments(self) -> dict[str, str]:
         """Its arguments as a spec file writes them."""
         from noisewise.regression.text import belief_text
@@ -306,10 +327,10 @@ class LinearRegression(ModelBase):
         return f"LinearRegression([{features}], {self.response}{'' if self.intercept else ', intercept=False'})"
 
 
-def _read_response(response: object, features: tuple[Feature, ...]) -> Feature:
+def read_response(response: object, features: tuple[Feature, ...], kind: str) -> Feature:
     """The response as a feature that is none of the others."""
     try:
-        (read,) = read_features((response,), "LinearRegression")
+        (read,) = read_features((response,), kind)
     except InvalidArgument:
         raise InvalidArgument(
             f"response = {response!r:.60}: give one column by name, or a feature made of columns.", argument="response"

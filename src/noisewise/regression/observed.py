@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
-from noisewise.joining import joined, listed_releases
+from noisewise.joining import joined, listed_releases, refuse_left_out
 from noisewise.laws import additive_law, normal_mixture
 from noisewise.regression.configurations import Configurations, has_conditions
 from noisewise.regression.problem import Eigenvalue, Floats, Holder
@@ -64,6 +64,7 @@ def observe(
 def regression_releases(releases: object) -> tuple[Release, ...]:
     """One release or several, each of Moments or of SmallestEigenvalue."""
     given = listed_releases(releases)
+    refuse_left_out(given, "a regression")
     for release in given:
         if not isinstance(release.statistic, Moments | SmallestEigenvalue):
             raise Unsupported(
@@ -95,14 +96,14 @@ def _check_subject(release: Release, features: Sequence[Feature], response: Feat
         )
     if statistic.intercept and not intercept:
         raise InvalidArgument(
-            f"{statistic} holds the sums of an intercept, and the model has none. Use LinearRegression(..., "
-            "intercept=True), or release Moments(..., intercept=False).",
+            f"{statistic} holds the sums of an intercept, and the model has none. Give it intercept=True, "
+            "or release Moments(..., intercept=False).",
             argument="intercept",
         )
     if intercept and not statistic.intercept:
         raise InvalidArgument(
-            f"{statistic} holds no sums of x and y, without which an intercept is not identified. Use "
-            "LinearRegression(..., intercept=False): the line then passes through the release's public centre.",
+            f"{statistic} holds no sums of x and y, without which an intercept is not identified. Give "
+            "the model intercept=False: a line then passes through the release's public centre.",
             argument="intercept",
         )
 

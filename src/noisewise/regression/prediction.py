@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,11 +23,9 @@ from noisewise.inference.intervals import checked_level, equal_tailed
 from noisewise.inference.posterior import Posterior
 from noisewise.regression.priors import INTERCEPT, NOISE_VARIANCE
 from noisewise.regression.problem import Floats
+from noisewise.regression.subject import MomentsRegression
 from noisewise.schema import Levels, Schema
 from noisewise.statistics.feature import Feature, NumPyAlgebra
-
-if TYPE_CHECKING:
-    from noisewise.regression.model import LinearRegression
 
 KINDS = ("response", "mean")
 MOST_NUMBERS = 40_000_000
@@ -89,7 +87,7 @@ class Prediction:
 
 
 def predict(
-    model: LinearRegression, posterior: Posterior, X: Any, *, level: float, kind: str, seed: int | None
+    model: MomentsRegression, posterior: Posterior, X: Any, *, level: float, kind: str, seed: int | None
 ) -> Prediction:
     """The predictive law at each row of X."""
     x = feature_rows(model, posterior, X)
@@ -101,7 +99,7 @@ def predict(
     if kind not in KINDS:
         raise InvalidArgument(f"kind = {kind!r:.40}: it is 'response' or 'mean'.", argument="kind")
     share = checked_level(level)
-    lines = _lines(model, posterior, x)
+    lines = line_draws(model, posterior, x)
     spread = lines.var(axis=0, ddof=1) if len(lines) > 1 else np.full(len(x), np.nan)  # one draw does not say
     inner = equal_tailed(lines, share)
     outer, draws, variance = inner, lines, np.zeros(len(lines))
@@ -157,7 +155,7 @@ def mixture_quantile(mean: Floats, sd: Floats, p: float) -> Floats:
     return np.asarray(t)
 
 
-def predict_mean(model: LinearRegression, posterior: Posterior, X: Any) -> Floats:
+def predict_mean(model: MomentsRegression, posterior: Posterior, X: Any) -> Floats:
     """E beta_0 + beta' x at each row of X; point estimates have it too."""
     x = feature_rows(model, posterior, X)
     mean = posterior.mean
@@ -165,7 +163,7 @@ def predict_mean(model: LinearRegression, posterior: Posterior, X: Any) -> Float
     return np.asarray(float(mean.get(INTERCEPT, 0.0)) + x @ slopes)
 
 
-def _lines(model: LinearRegression, posterior: Posterior, x: Floats) -> Floats:
+def line_draws(model: MomentsRegression, posterior: Posterior, x: Floats) -> Floats:
     """beta_0 + beta' x (K, rows) at every draw."""
     slopes = np.stack([posterior.draws[str(feature)].reshape(-1) for feature in model.features])
     if slopes.shape[1] * len(x) > MOST_NUMBERS:
@@ -176,7 +174,7 @@ def _lines(model: LinearRegression, posterior: Posterior, x: Floats) -> Floats:
     return np.asarray(start + slopes.T @ x.T)
 
 
-def feature_rows(model: LinearRegression, posterior: Posterior, X: Any) -> Floats:
+def feature_rows(model: MomentsRegression, posterior: Posterior, X: Any) -> Floats:
     """X as features (rows, d): an array in their order, or columns by name from which they are computed."""
     _require_posterior_of(model, posterior)
     names = _column_names(X)
@@ -196,12 +194,13 @@ def feature_rows(model: LinearRegression, posterior: Posterior, X: Any) -> Float
     return x
 
 
-def _require_posterior_of(model: LinearRegression, posterior: object) -> None:
+def _require_posterior_of(model: MomentsRegression, posterior: object) -> None:
     """The same response on the same features, in whatever order: draws are found by name, X is in the model's order."""
     population = posterior.population if isinstance(posterior, Posterior) else None
     if not isinstance(population, type(model)):
         raise InvalidArgument(
-            "posterior is not of a linear regression. Give what infer(releases, model) returned.", argument="posterior"
+            f"posterior is not of a {type(model).__name__}. Give what infer(releases, model) returned.",
+            argument="posterior",
         )
     if set(population.names) != set(model.names) or str(population.response) != str(model.response):
         raise InvalidArgument(

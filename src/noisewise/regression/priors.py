@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -67,6 +67,8 @@ class NormalCovariates:
     A number for `location` or `scale` stands for all features; a list for `scale` is its diagonal. Without intercept
     mu is the release's centre, and `location` and `strength` say nothing.
     """
+
+    is_normal: ClassVar[bool] = True
 
     location: Floats
     strength: float

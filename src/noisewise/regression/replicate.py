@@ -22,6 +22,7 @@ from noisewise.laws import additive_law
 from noisewise.likelihood.simulate import Integers, draw_noise
 from noisewise.planning import Plan
 from noisewise.populations.parameters import Theta, rows_of
+from noisewise.regression.glm.rows import GlmRows
 from noisewise.regression.location_rows import LocationLaw
 from noisewise.regression.priors import (
     COVARIATE_COVARIANCE,
@@ -33,6 +34,7 @@ from noisewise.regression.priors import (
 )
 from noisewise.regression.problem import Floats
 from noisewise.regression.row_law import RowLaw, row_law
+from noisewise.regression.subject import MomentsRegression, SummedRows
 from noisewise.statistics import Moments
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ MOST_TRIES = 1000
 
 
 def simulate_values(
-    rng: np.random.Generator, model: LinearRegression, plan: Plan, theta: Theta, *, n: int | None
+    rng: np.random.Generator, model: MomentsRegression, plan: Plan, theta: Theta, *, n: int | None
 ) -> Integers:
     """The published integers (K, size) of K data sets, one a row of theta (in the users' units)."""
     statistic, schema = plan.statistic, plan.part_schema
@@ -83,7 +85,7 @@ def sample_prior(rng: np.random.Generator, model: LinearRegression, count: int) 
     if not isinstance(x, NormalCovariates):
         raise InvalidArgument(f"{DEFAULTS}covariates=NormalCovariates(...).", argument="covariates")
     location, matrix = x.sized(len(model.features))
-    covariance = _inverse_wishart(rng, matrix, x.degrees, count)
+    covariance = inverse_wishart(rng, matrix, x.degrees, count)
     z = rng.standard_normal((count, len(location))) / np.sqrt(x.strength)
     theta[COVARIATE_MEAN] = location + np.einsum("kij,kj->ki", np.linalg.cholesky(covariance), z) * model.intercept
     theta[COVARIATE_COVARIANCE] = covariance
@@ -123,7 +125,7 @@ def theta_at(model: LinearRegression, at: object) -> dict[str, Floats]:
     return {name: np.array(np.broadcast_to(value, (count, *value.shape[1:]))) for name, value in theta.items()}
 
 
-def _inverse_wishart(rng: np.random.Generator, scale: Floats, degrees: float, count: int) -> Floats:
+def inverse_wishart(rng: np.random.Generator, scale: Floats, degrees: float, count: int) -> Floats:
     """Sigma with Sigma^-1 ~ Wishart(degrees, scale^-1) (Bartlett 1933)."""
     size = len(scale)
     factor = np.tril(rng.standard_normal((count, size, size)), -1)
@@ -142,7 +144,9 @@ def draw_sums(law: object, rng: np.random.Generator, statistic: Moments, plan: P
 
 
 @draw_sums.register
-def _location_sums(law: LocationLaw, rng: np.random.Generator, statistic: Moments, plan: Plan, n: int) -> Floats:
+def _location_sums(
+    law: LocationLaw | GlmRows, rng: np.random.Generator, statistic: Moments, plan: Plan, n: int
+) -> Floats:
     """Row by row, or by the central limit theorem where rows are many."""
     indices = statistic.pairs(plan.part_schema)
     if n > MANY_ROWS and not statistic.fourth:
@@ -196,7 +200,7 @@ def _by_pair(sums: Floats, totals: Floats, indices: tuple[tuple[int, ...], ...],
     return np.stack(columns, axis=1)
 
 
-def _normal_sums(rng: np.random.Generator, law: RowLaw | LocationLaw, statistic: Moments, plan: Plan, n: int) -> Floats:
+def _normal_sums(rng: np.random.Generator, law: SummedRows, statistic: Moments, plan: Plan, n: int) -> Floats:
     pairs = np.array(statistic.pairs(plan.part_schema), np.int64)
     mean, covariance = law.moments(pairs, intercept=statistic.intercept)
     values, vectors = np.linalg.eigh(covariance)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,12 +23,10 @@ from noisewise.regression.observed import clamp_bounds
 from noisewise.regression.points import base_points
 from noisewise.regression.priors import COVARIATE_COVARIANCE, COVARIATE_MEAN, INTERCEPT, NOISE_VARIANCE, GivenMoments
 from noisewise.regression.problem import Floats, Integers
+from noisewise.regression.subject import MomentsRegression, SummedRows
 from noisewise.regression.units import Units
 from noisewise.schema import Schema
 from noisewise.statistics import Moments
-
-if TYPE_CHECKING:
-    from noisewise.regression.model import LinearRegression
 
 NEGLIGIBLE = 1e-5  # a share of cleaned rows that no release shows
 BANK = 4096
@@ -47,7 +44,7 @@ class RowLaw:
     shrink: float | None
 
     @classmethod
-    def of(cls, model: LinearRegression, statistic: Moments, schema: Schema, theta: Theta) -> RowLaw:
+    def of(cls, model: MomentsRegression, statistic: Moments, schema: Schema, theta: Theta) -> RowLaw:
         """The law of a release's rows at parameter values in the users' units."""
         units = Units.of(statistic)
         mean, covariance = joint_law(model, theta)
@@ -122,8 +119,34 @@ class RowLaw:
         return np.array(means), np.array(covariances)
 
 
-def row_law(model: LinearRegression, statistic: Moments, schema: Schema, theta: Theta) -> RowLaw | LocationLaw:
-    """The law of a release's rows: normal, or with yes/no features the one that was learned for them."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Summing:
+    """Where rows are summed: a statistic under a schema (`subject.Place`)."""
+
+    statistic: Moments
+    schema: Schema
+
+    @property
+    def units(self) -> Units:
+        return Units.of(self.statistic)
+
+    @property
+    def bounds(self) -> tuple[Floats, Floats]:
+        return clamp_bounds(self.statistic, self.schema)
+
+    @property
+    def is_plain(self) -> bool:
+        return self.statistic.shrink is None and self.statistic.block == 1
+
+
+def row_law(model: MomentsRegression, statistic: Moments, schema: Schema, theta: Theta) -> SummedRows:
+    """The law of a release's rows, as the model has it."""
+    return model.rows_at(Summing(statistic, schema), theta)
+
+
+def linear_rows(model: MomentsRegression, place: Summing, theta: Theta) -> RowLaw | LocationLaw:
+    """Those of a line with normal scatter: normal, or with yes/no features the law that was learned for them."""
+    statistic, schema = place.statistic, place.schema
     if CONFIGURATION_SHARE in theta:
         return LocationLaw.of(model, statistic, schema, theta)
     if model.conditions and not isinstance(model.covariates, GivenMoments | str):
@@ -139,7 +162,7 @@ def _normal_fourth(second: Floats, mean: Floats) -> Floats:
     return found
 
 
-def joint_law(model: LinearRegression, theta: Theta) -> tuple[Floats, Floats]:
+def joint_law(model: MomentsRegression, theta: Theta) -> tuple[Floats, Floats]:
     """Mean (K, p) and covariance (K, p, p) of (x, y) in the users' units."""
     _check_names(model, theta)
     slopes = np.stack([np.asarray(theta[str(feature)], float) for feature in model.features], axis=1)
@@ -155,7 +178,7 @@ def joint_law(model: LinearRegression, theta: Theta) -> tuple[Floats, Floats]:
     return np.column_stack([mean_x, mean_y]), covariance
 
 
-def _check_names(model: LinearRegression, theta: Mapping[str, object]) -> None:
+def _check_names(model: MomentsRegression, theta: Mapping[str, object]) -> None:
     if {COVARIATE_MEAN, COVARIATE_COVARIANCE, NOISE_VARIANCE} <= set(theta):
         return
     if isinstance(model.covariates, GivenMoments | str):

@@ -4,7 +4,8 @@
 
 Features and response are quoted, as a statistic writes them; priors are scipy.stats distributions with numbers;
 `prior=normal_inverse_gamma(mean=, precision=, shape=, rate=)` and `covariates=normal_covariates(location=, strength=,
-scale=, degrees=)`, `given_moments(second=, fourth=)` or 'released' are ours. Nothing is evaluated as code.
+scale=, degrees=)`, `given_moments(second=, fourth=)`, `given_rows(rows=)` or 'released' are ours. Nothing is
+evaluated as code.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 from noisewise.errors import InvalidSpec
 from noisewise.populations.text import call_text, number_text, prior_text, read_value
+from noisewise.regression.glm.given_rows import GivenRows
 from noisewise.regression.priors import GivenMoments, NormalCovariates, NormalInverseGamma
 from noisewise.statistics.text import feature_from_text
 
@@ -22,6 +24,7 @@ OURS: Mapping[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "normal_inverse_gamma": (NormalInverseGamma, ("mean", "precision", "shape", "rate")),
     "normal_covariates": (NormalCovariates, ("location", "strength", "scale", "degrees")),
     "given_moments": (GivenMoments, ("second", "fourth")),
+    "given_rows": (GivenRows, ("rows",)),
 }
 NAME_OF = {make: name for name, (make, _) in OURS.items()}
 

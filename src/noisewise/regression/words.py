@@ -10,6 +10,7 @@ from noisewise.regression.configurations import Configurations, has_conditions
 from noisewise.regression.observed import Observed
 from noisewise.regression.priors import NOISE_SHAPE, NOISE_SHARE, GivenMoments
 from noisewise.regression.problem import LocationX, NormalX, Problem
+from noisewise.regression.subject import MomentsRegression
 
 if TYPE_CHECKING:
     from noisewise.regression.model import LinearRegression
@@ -82,7 +83,7 @@ def response_caution(model: LinearRegression) -> list[str]:
     ]
 
 
-def collinear_caution(model: LinearRegression, observed: Observed) -> list[str]:
+def collinear_caution(model: MomentsRegression, observed: Observed) -> list[str]:
     """What is to be said first of features of which one is a linear combination of others."""
     try:
         made = Configurations.of(model.features, observed.schemas)

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from noisewise.report.plots import BLACK, BLUE, finish, tidy
+from noisewise.report.canvas import BLACK, BLUE, finish, tidy
 
 __all__ = ["interval_plot"]
 

@@ -13,50 +13,60 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from io import BytesIO
-from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 from numpy.typing import ArrayLike
 
 from noisewise.errors import InvalidArgument
+from noisewise.report.canvas import (
+    BLACK,
+    BLUE,
+    CYCLE,
+    GREY,
+    MARKERS,
+    PALE,
+    RED,
+    Target,
+    finish,
+    label_of,
+    panels_of,
+    shared_legend,
+    tidy,
+)
 from noisewise.types import Floats
 
-Target = str | PathLike[str] | None
-
-BLUE, ORANGE, GREEN, SKY, RED, PINK, BLACK = (
-    "#0072B2", "#E69F00", "#009E73", "#56B4E9", "#D55E00", "#CC79A7", "#1d2733",
-)  # fmt: skip
-CYCLE = (BLUE, RED, GREEN, ORANGE, PINK, SKY, BLACK)
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-GREY, PALE = "#6b7885", "#e6eaee"
-FORMATS = (".png", ".pdf", ".svg")
-GRID = 400
+GRID, FEW_TICKS = 400, 5
 # A curve this many times as high as the posterior is cut off, or the posterior would be a line on the floor.
 TALLEST = 2.0
 
 
-def posterior_plot(parameters: Sequence[Mapping[str, Any]], path: Target = None) -> bytes:
+def posterior_plot(
+    parameters: Sequence[Mapping[str, Any]],
+    path: Target = None,
+    *,
+    width: float | None = None,
+    is_clear: bool = False,
+) -> bytes:
     """The posterior of each parameter, against its prior and against the posterior that ignores the noise.
 
     Each parameter is a mapping with `name` and `draws` (any shape), and optionally `prior_x` and `prior_density`,
     `naive` (draws), `truth` (a number), `interval` (low, high; shaded), `level` (what the interval claims, such as
     0.9), `support` (low, high; where the parameter can be) and `unit`.
     """
-    figure, panels = _panels(_some(parameters, "parameters"), width=4.6, height=3.2)
+    height = 3.2 if width is None else 2.5
+    figure, panels = panels_of(_some(parameters, "parameters"), width=4.6, height=height, across=width)
     for axes, parameter in zip(panels, parameters, strict=True):
         _draw_posterior(axes, parameter)
-    _shared_legend(figure, panels)
-    return finish(figure, path)
+    shared_legend(figure, panels, ("posterior",))
+    return finish(figure, path, is_clear=is_clear)
 
 
-def trace_plot(parameters: Sequence[Mapping[str, Any]], path: Target = None) -> bytes:
+def trace_plot(parameters: Sequence[Mapping[str, Any]], path: Target = None, *, is_clear: bool = False) -> bytes:
     """How the chains moved: for each parameter its trace, and the ranks of each chain's draws among all of them.
 
     Each parameter is a mapping with `name` and `draws` (chains, draws). Chains that agree have level rank histograms.
@@ -73,14 +83,14 @@ def trace_plot(parameters: Sequence[Mapping[str, Any]], path: Target = None) -> 
             colour = CYCLE[k % len(CYCLE)]
             left.plot(chain, color=colour, linewidth=0.5, alpha=0.8, rasterized=True)
             right.stairs(np.histogram(ranks[k], bins=bins, density=True)[0], bins, color=colour, baseline=None)
-        left.set(ylabel=_label(parameter), xlim=(0, draws.shape[1]))
+        left.set(ylabel=label_of(parameter), xlim=(0, draws.shape[1]))
         right.set(ylim=(0, None), xlim=(0, 1), yticks=[0, 1])
         tidy(left, right)
     grid[0, 0].set_title("trace, one colour a chain")
     grid[0, 1].set_title("ranks within each chain (level if chains agree)")
     grid[-1, 0].set_xlabel("draw")
     grid[-1, 1].set_xlabel("rank among all draws")
-    return finish(figure, path)
+    return finish(figure, path, is_clear=is_clear)
 
 
 def rank_plot(parameters: Sequence[Mapping[str, Any]], path: Target = None) -> bytes:
@@ -89,7 +99,7 @@ def rank_plot(parameters: Sequence[Mapping[str, Any]], path: Target = None) -> b
     Each parameter is a mapping with `name`, `counts` (one a bin), `expected` (the level height) and `band` (low, high):
     the counts that all bins together stay within when the posterior is calibrated.
     """
-    figure, panels = _panels(_some(parameters, "parameters"), width=4.2, height=2.9)
+    figure, panels = panels_of(_some(parameters, "parameters"), width=4.2, height=2.9)
     for axes, parameter in zip(panels, parameters, strict=True):
         counts = np.asarray(parameter["counts"], float)
         low, high = parameter["band"]
@@ -99,10 +109,10 @@ def rank_plot(parameters: Sequence[Mapping[str, Any]], path: Target = None) -> b
         outside = (counts < low) | (counts > high)
         centres, width = (edges[1:] + edges[:-1]) / 2, 0.9 / counts.size
         axes.bar(centres, counts, width=width, color=np.where(outside, RED, BLUE).tolist())
-        axes.set(xlabel=f"rank of the true {_label(parameter)}", ylabel="trials", xlim=(0, 1))
+        axes.set(xlabel=f"rank of the true {label_of(parameter)}", ylabel="trials", xlim=(0, 1))
         axes.set_xticks([0, 0.5, 1], ["lowest", "middle", "highest"])
         tidy(axes)
-    _shared_legend(figure, panels)
+    shared_legend(figure, panels)
     return finish(figure, path)
 
 
@@ -112,7 +122,7 @@ def ecdf_plot(parameters: Sequence[Mapping[str, Any]], path: Target = None) -> b
     Each parameter is a mapping with `name`, `values` (ranks as numbers in [0, 1]) and `half_width` of the band. A bump
     is bias, an S is a posterior too narrow (rising first) or too wide (falling first).
     """
-    figure, panels = _panels(_some(parameters, "parameters"), width=4.2, height=2.9)
+    figure, panels = panels_of(_some(parameters, "parameters"), width=4.2, height=2.9)
     for axes, parameter in zip(panels, parameters, strict=True):
         values = np.sort(np.asarray(parameter["values"], float))
         steps = np.arange(values.size + 1) / values.size
@@ -123,11 +133,11 @@ def ecdf_plot(parameters: Sequence[Mapping[str, Any]], path: Target = None) -> b
         axes.axhline(0, color=GREY, linewidth=1)
         is_outside = bool(np.max(np.abs(difference)) > half)
         axes.plot(x, difference, color=RED if is_outside else BLUE, linewidth=1.4)
-        axes.set(xlabel=f"rank of the true {_label(parameter)}", ylabel="share below, minus rank", xlim=(0, 1))
+        axes.set(xlabel=f"rank of the true {label_of(parameter)}", ylabel="share below, minus rank", xlim=(0, 1))
         reach = 1.15 * max(half, float(np.max(np.abs(difference))))
         axes.set_ylim(-reach, reach)
         tidy(axes)
-    _shared_legend(figure, panels)
+    shared_legend(figure, panels)
     return finish(figure, path)
 
 
@@ -173,7 +183,7 @@ def curve_plot(
     series with ours) and `panel` (a title; series are drawn in one panel a title).
     """
     titles = list(dict.fromkeys(str(one.get("panel", title)) for one in _some(series, "series")))
-    figure, panels = _panels(titles, width=5.4 if len(titles) == 1 else 4.4, height=3.6)
+    figure, panels = panels_of(titles, width=5.4 if len(titles) == 1 else 4.4, height=3.6)
     for axes, panel in zip(panels, titles, strict=True):
         mine = [one for one in series if str(one.get("panel", title)) == panel]
         for k, one in enumerate(mine):
@@ -189,7 +199,7 @@ def curve_plot(
                 axis.set_major_formatter(lambda value, _: f"{value:g}")
                 axis.set_minor_formatter(NullFormatter())
         tidy(axes)
-    _shared_legend(figure, panels)
+    shared_legend(figure, panels)
     return finish(figure, path)
 
 
@@ -215,7 +225,7 @@ def band_plot(
         axes.plot(*points, linestyle="none", marker="o", markersize=3, color=GREY, zorder=0)
     axes.set(xlabel=x_label, ylabel=y_label)
     tidy(axes)
-    _shared_legend(figure, [axes])
+    shared_legend(figure, [axes])
     return finish(figure, path)
 
 
@@ -275,7 +285,8 @@ def _draw_posterior(axes: Axes, parameter: Mapping[str, Any]) -> None:
     draws = _finite(parameter["draws"], str(parameter["name"]))
     support = tuple(float(end) for end in parameter.get("support", (-math.inf, math.inf)))
     truth = parameter.get("truth")
-    axes.set(xlabel=_label(parameter), yticks=[])
+    axes.set(xlabel=label_of(parameter), yticks=[])
+    axes.xaxis.set_major_locator(MaxNLocator(FEW_TICKS))
     tidy(axes)
     axes.spines["left"].set_visible(False)
     if np.ptp(draws) == 0:
@@ -342,38 +353,6 @@ def _draw_curve(axes: Axes, one: Mapping[str, Any], k: int) -> None:
               markerfacecolor="white" if one.get("dashed") else CYCLE[k], label=str(one["name"]))  # fmt: skip
 
 
-def _panels(items: Sequence[object], *, width: float, height: float) -> tuple[Figure, list[Axes]]:
-    """A figure with one panel an item, at most three a row; empty places stay empty."""
-    columns = min(3, len(items)) if len(items) != 4 else 2
-    rows = math.ceil(len(items) / columns)
-    figure = Figure(figsize=(width * columns, height * rows + 0.35), layout="constrained")
-    grid = np.asarray(figure.subplots(rows, columns, squeeze=False)).ravel().tolist()
-    for empty in grid[len(items) :]:
-        empty.set_axis_off()
-    return figure, grid[: len(items)]
-
-
-def _shared_legend(figure: Figure, panels: Sequence[Axes]) -> None:
-    """One legend for all panels, below them."""
-    entries = {
-        label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
-    }
-    if entries:
-        longest = max(len(line) for label in entries for line in label.split("\n"))
-        columns = max(1, int(figure.get_figwidth() / max(1.8, 0.6 + 0.09 * longest)))
-        figure.legend(list(entries.values()), list(entries), loc="outside lower center", ncols=columns, frameon=False)
-
-
-def tidy(*panels: Axes) -> None:
-    for axes in panels:
-        axes.spines[["top", "right"]].set_visible(False)
-
-
-def _label(parameter: Mapping[str, Any]) -> str:
-    name = str(parameter["name"]).replace("$", r"\$")  # a name is no formula, and one that is none would not be drawn
-    return f"{name} ({parameter['unit']})" if parameter.get("unit") else name
-
-
 def _finite(draws: ArrayLike, name: str) -> Floats:
     values = np.asarray(draws, float).ravel()
     kept: Floats = values[np.isfinite(values)]
@@ -386,21 +365,3 @@ def _some(items: Sequence[Mapping[str, Any]], argument: str) -> Sequence[Mapping
     if not items:
         raise InvalidArgument(f"{argument} is empty: there is nothing to plot.", argument=argument)
     return items
-
-
-def finish(figure: Figure, path: Target) -> bytes:
-    """The figure as PNG bytes; also in a file, in the format of its ending."""
-    stream = BytesIO()
-    figure.savefig(stream, format="png", dpi=150, metadata={"Software": None})
-    data = stream.getvalue()
-    if path is not None:
-        ending = Path(path).suffix.lower()
-        if ending not in FORMATS:
-            raise InvalidArgument(
-                f"path = {str(path)!r} must end in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}.", argument="path"
-            )
-        if ending == ".png":
-            Path(path).write_bytes(data)
-        else:
-            figure.savefig(path, format=ending[1:])
-    return data

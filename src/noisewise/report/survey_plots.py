@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from noisewise.report.plots import BLACK, BLUE, GREEN, GREY, RED, Target, finish, tidy
+from noisewise.report.canvas import BLACK, BLUE, GREEN, GREY, RED, Target, finish, tidy
 from noisewise.types import Floats
 
 

@@ -5,38 +5,47 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from noisewise.laws import Form, additive_law
 from noisewise.printable import printable
 from noisewise.release import Release
-from noisewise.statistics.units import component_units
+from noisewise.statistics.presence import left_out_of
+from noisewise.statistics.protocol import Average
+from noisewise.statistics.units import component_units, feature_unit
+from noisewise.types import Floats
 
 MOST_LINES = 40
+CLAMPING, LEFT_OUT = "Clamping", "Left out"  # facts that are whole sentences
+SIMULATED = "this file was made for a study and describes no real records."
+FEW = "too few to say"
 FEWEST_SDS = 4  # of a noisy count, above which a ratio to it means something
 
 
 def describe_release(release: Release) -> str:
     """Everything a reader of a release file may want to know, in plain sentences."""
+    lines = [f"SIMULATED: {SIMULATED}"] if release.simulated else []
+    lines += [told if term in (CLAMPING, LEFT_OUT) else f"{term}: {told}" for term, told in release_facts(release)]
+    lines += ["", *value_lines(release), "", f"Data set {release.dataset}, {release.hash}."]
+    return "\n".join(map(printable, lines))
+
+
+def release_facts(release: Release) -> list[tuple[str, str]]:
+    """What was released, at which price, between which neighbours, of which columns, with which noise; term by term."""
     schema = release.schema
     size = (
         f"{schema.n} records" if schema.is_change_one else f"at most {schema.n_max} records (their number is private)"
     )
     part = "" if release.part is None else f", part {release.part[0]} to {release.part[1]} of the data set"
-    lines = []
-    if release.simulated:
-        lines.append("SIMULATED: this file was made for a study and describes no real records.")
-    lines += [
-        f"Released: {release.statistic}, of {size}{part}.",
-        f"Price: {release.guarantee} ({release.guarantee.kind}).",
-        f"Neighbours: {schema.neighbours}; {_neighbours(release)}",
-        f"Columns: {', '.join(f'{name} {column!r}' for name, column in schema.columns.items())}.",
-        f"Values outside the bounds were {'clamped to them' if schema.outside == 'clamp' else 'refused'}.",
-        f"Noise: {release.law.words()}",
-        "",
-        *value_lines(release),
-        "",
-        f"Data set {release.dataset}, {release.hash}.",
+    return [
+        ("Released", f"{release.statistic}, of {size}{part}."),
+        ("Price", f"{release.guarantee} ({release.guarantee.kind})."),
+        ("Neighbours", f"{schema.neighbours}; {_neighbours(release)}"),
+        ("Columns", f"{', '.join(f'{name} {column!r}' for name, column in schema.columns.items())}."),
+        (CLAMPING, f"Values outside the bounds were {'clamped to them' if schema.outside == 'clamp' else 'refused'}."),
+        *((LEFT_OUT, line) for line in _left_out(release)),
+        ("Noise", release.law.words()),
     ]
-    return "\n".join(map(printable, lines))
 
 
 def value_lines(release: Release) -> list[str]:
@@ -51,28 +60,36 @@ def value_lines(release: Release) -> list[str]:
     rows = list(zip(map(printable, release.labels), release.estimate, units, _spreads(release), strict=True))
     width = max(len(label) for label, *_ in rows[:MOST_LINES])
     lines = [f"  {label:<{width}}  {value:.6g}{unit}{spread}" for label, value, unit, spread in rows[:MOST_LINES]]
-    return lines + ([f"  ... and {len(rows) - MOST_LINES} more."] if len(rows) > MOST_LINES else [])
+    lines += [f"  ... and {len(rows) - MOST_LINES} more."] if len(rows) > MOST_LINES else []
+    return lines + _means_of_present(release)
 
 
 def group_lines(release: Release) -> list[str]:
     """A table by group; beside counts also each group's mean, with the standard deviation that noise gives it."""
-    groups, estimate, spread = release.statistic.groups(release.schema), release.estimate, additive_law(release.law).sd
+    groups, estimate, spread = (
+        release.statistic.groups(release.schema),
+        release.estimate.tolist(),
+        additive_law(release.law).sd,
+    )
     size = len(release.value) // len(groups)
     names = [printable(label.removeprefix(f"{groups[0]}: ")) for label in release.labels[:size]]
-    has_mean = size > 1 and names[0] == "count"
-    heads = [name.replace("sum(", "mean(", 1) for name in names[1:]] if has_mean else []
+    averages: dict[str, list[Average]] = {}
+    for one in release.statistic.averages(release.schema):
+        averages.setdefault(one.group, []).append(one)
+    heads = [
+        f"mean({printable(one.feature)}){f',{unit}' if unit else ''}"
+        for one in averages.get(groups[0], [])
+        for unit in [feature_unit(one.feature, release.schema)]
+    ]
     rows = [["", *names, *heads]]
     small = []
     for g, group in enumerate(groups[:MOST_LINES]):
         own, sds = estimate[g * size : (g + 1) * size], spread[g * size : (g + 1) * size]
-        row = [printable(group), *(f"{value:.6g} ± {sd:.3g}" for value, sd in zip(own, sds, strict=True))]
-        if has_mean and own[0] < FEWEST_SDS * sds[0]:
+        row = [printable(group), *(with_spread(value, sd) for value, sd in zip(own, sds, strict=True))]
+        means = [_ratio(estimate, spread, one) for one in averages.get(group, [])]
+        row += [FEW if mean is None else with_spread(*mean) for mean in means]
+        if None in means:
             small.append(printable(group))
-            row += ["too few to say"] * len(heads)
-        elif has_mean:
-            means = [value / own[0] for value in own[1:]]
-            errors = [math.hypot(sd, mean * sds[0]) / own[0] for sd, mean in zip(sds[1:], means, strict=True)]
-            row += [f"{mean:.6g} ± {error:.3g}" for mean, error in zip(means, errors, strict=True)]
         rows.append(row)
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     lines = [
@@ -85,6 +102,48 @@ def group_lines(release: Release) -> list[str]:
             f"  Too few to say: the noisy count is below {FEWEST_SDS} times its noise sd, so a mean would say nothing."
         )
     return lines
+
+
+def _left_out(release: Release) -> list[str]:
+    """What happened to missing values, where they were left out."""
+    if not left_out_of(release.statistic.columns(), release.schema):
+        return []
+    return [
+        "Missing values were left out: a feature adds nothing where one of its columns is missing. How many are "
+        "present is private; counts of them have noise, too."
+    ]
+
+
+def _ratio(values: Sequence[float], sds: Sequence[float], average: Average) -> tuple[float, float] | None:
+    """A sum over a count, and the standard deviation that noise gives it; nothing where the count is mostly noise."""
+    count = float(values[average.count])
+    if count < FEWEST_SDS * sds[average.count]:
+        return None
+    mean = float(values[average.total]) / count
+    return mean, math.hypot(sds[average.total], mean * sds[average.count]) / count
+
+
+def _means_of_present(release: Release) -> list[str]:
+    """The mean of those present, for each sum whose count was released."""
+    units, lines = component_units(release.statistic, release.schema), list[str]()
+    for average in release.statistic.averages(release.schema)[:MOST_LINES]:
+        found = _ratio(list(release.estimate), additive_law(release.law).sd, average)
+        told = FEW if found is None else f"{found[0]:.6g}{units[average.total]}  (noise sd {found[1]:.4g})"
+        lines.append(f"  mean({printable(average.feature)}) of those present: {told}")
+    return lines
+
+
+def with_spread(value: float, sd: float) -> str:
+    """A number and its standard deviation, without powers of ten where people do not write them."""
+    told = f"{value:.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}"
+    return f"{told} ± {f'{sd:.0f}' if 1e3 <= sd < 1e15 else f'{sd:.3g}'}"
+
+
+def noise_sds(release: Release) -> Floats:
+    """The standard deviation of the noise on each published number; NaN where its scale is secret or has none."""
+    if release.law.form is not Form.NUMBER:
+        return np.full(len(release.value), math.nan)
+    return np.asarray(additive_law(release.law).sd, float) / release.divisor
 
 
 def _spreads(release: Release) -> Sequence[str]:

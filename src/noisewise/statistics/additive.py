@@ -7,6 +7,8 @@
 
 Every additive statistic is described by its `row`: the features summed, in order. One function computes the joint
 sensitivity of any row (`sensitivity.py`), one settles its noise (`settling.py`), one sums it on records (`Rows.sums`).
+Where values may be absent (`missing="leave-out"`) a mean becomes the counts of those present and the sums over them:
+see `presence.py`.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from noisewise.lattice import Lattice
 from noisewise.privacy.guarantee import Guarantee
 from noisewise.schema import Bounded, Schema, checked_schema
 from noisewise.statistics.enclosure import feature_ranges
+from noisewise.statistics.evaluation import completed_columns
 from noisewise.statistics.feature import (
     DEEPEST_FEATURE,
     Feature,
@@ -32,7 +35,15 @@ from noisewise.statistics.feature import (
     column_name,
     number_text,
 )
-from noisewise.statistics.protocol import Rows, Settled, Sort, Statistic, Whole
+from noisewise.statistics.presence import (
+    PresentRow,
+    left_out_of,
+    present_row,
+    present_sensitivity,
+    settled_present,
+    sum_labels,
+)
+from noisewise.statistics.protocol import Average, Rows, Settled, Sort, Statistic, Whole
 from noisewise.statistics.sensitivity import (
     Sensitivity,
     checked_norm,
@@ -65,35 +76,51 @@ class FeatureSums(Statistic):
     def row(self, schema: Schema) -> tuple[Feature, ...]:
         """The features that are summed, in the order of the components."""
 
+    def summed(self, schema: Schema) -> PresentRow:
+        """The row, and what must be present for each of its features: nothing, unless the statistic says otherwise."""
+        row = self.row(schema)
+        return PresentRow(row, row, ((),) * len(row))
+
     def default_weights(self, schema: Schema) -> tuple[Fraction, ...]:
         """Each component scaled to unit range, so that none drowns another."""
-        return unit_range_weights(self.row(schema), schema)
+        row = self.summed(schema)
+        return unit_range_weights(row.features, schema) if row.is_complete else row.weights(schema)
 
     def sensitivity(self, schema: Schema, norm: int = 1, weights: Sequence[object] | None = None) -> Sensitivity:
         """The joint sensitivity of the weighted *sums* (for means: n times that of the means)."""
-        row = self.row(checked_schema(schema))
-        given = self.default_weights(schema) if weights is None else checked_weights(weights, len(row))
-        return joint_sensitivity(row, schema, norm=checked_norm(norm), weights=given)
+        row = self.summed(checked_schema(schema))
+        given = self.default_weights(schema) if weights is None else checked_weights(weights, len(row.features))
+        if not row.is_complete:
+            return present_sensitivity(row, schema, norm=checked_norm(norm), weights=given)
+        return joint_sensitivity(row.features, schema, norm=checked_norm(norm), weights=given)
 
     def settle(
         self, schema: Schema, guarantee: Guarantee, mechanism: str, weights: tuple[Fraction, ...] | None
     ) -> Settled:
-        return settled_sums(self, schema, guarantee, mechanism, given_weights(self.default_weights(schema), weights))
+        given, row = given_weights(self.default_weights(schema), weights), self.summed(schema)
+        if not row.is_complete:
+            return settled_present(self, row, schema, guarantee, mechanism, given)
+        return settled_sums(self, schema, guarantee, mechanism, given)
 
     def evaluate(self, rows: Rows, lattice: Lattice) -> Whole:
         return rows.sums(self.row(rows.schema), lattice)
 
     def value(self, columns: Mapping[str, Any], schema: Schema) -> Any:
-        return sums(self.row(schema), columns, schema)
+        return sums(self.row(schema), completed_columns(columns, schema), schema.completed())
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Mean(FeatureSums):
-    """Averages of features over all records: sum_i f(x_i) / n."""
+    """Averages of features over all records: sum_i f(x_i) / n.
+
+    Where values may be absent (`missing="leave-out"`): how many are present, and the sums over them. Their ratio is the
+    mean of those present.
+    """
 
     features: tuple[Feature, ...]
     kind: ClassVar[str] = "mean"
     needs_public_n: ClassVar[bool] = True
+    leaves_out: ClassVar[bool] = True
 
     def __new__(cls, *features: object, by: object = None) -> Any:
         """With `by=` the statistic of each group: see `grouped.py`."""
@@ -110,17 +137,31 @@ class Mean(FeatureSums):
         return columns_of(self.features)
 
     def divisor(self, schema: Schema) -> int:
-        return schema.largest_n
+        return 1 if left_out_of(self.columns(), schema) else schema.largest_n
+
+    def needs_n(self, schema: Schema) -> bool:
+        return not left_out_of(self.columns(), schema)
+
+    def summed(self, schema: Schema) -> PresentRow:
+        features = checked_row(self.features, schema)
+        is_counted = bool(left_out_of(self.columns(), schema))
+        return present_row(features, schema, is_counted=is_counted, is_n_public=schema.is_change_one)
 
     def row(self, schema: Schema) -> tuple[Feature, ...]:
-        return checked_row(self.features, schema)
+        return self.summed(schema).features
 
     def labels(self, schema: Schema) -> tuple[str, ...]:
+        if left_out_of(self.columns(), schema):
+            return sum_labels(self.summed(schema))
         return tuple(f"mean({feature})" for feature in self.features)
 
+    def averages(self, schema: Schema) -> tuple[Average, ...]:
+        return self.summed(schema).averages()
+
     def value(self, columns: Mapping[str, Any], schema: Schema) -> Any:
-        n = np.shape(columns[self.columns()[0]])[-1]
-        return sums(self.row(schema), columns, schema) / n
+        total = sums(self.row(schema), completed_columns(columns, schema), schema.completed())
+        is_mean = self.needs_n(schema)
+        return total / np.shape(columns[self.columns()[0]])[-1] if is_mean else total
 
     def to_dict(self) -> dict[str, object]:
         return {"kind": self.kind, "features": [str(feature) for feature in self.features]}
@@ -131,10 +172,11 @@ class Mean(FeatureSums):
 
 @dataclass(frozen=True, slots=True, init=False)
 class Sum(FeatureSums):
-    """Sums of features over all records."""
+    """Sums of features over all records, or over those in which they are present."""
 
     features: tuple[Feature, ...]
     kind: ClassVar[str] = "sum"
+    leaves_out: ClassVar[bool] = True
 
     def __new__(cls, *features: object, by: object = None) -> Any:
         """With `by=` the statistic of each group: see `grouped.py`."""
@@ -150,8 +192,11 @@ class Sum(FeatureSums):
     def columns(self) -> tuple[str, ...]:
         return columns_of(self.features)
 
+    def summed(self, schema: Schema) -> PresentRow:
+        return present_row(checked_row(self.features, schema), schema)
+
     def row(self, schema: Schema) -> tuple[Feature, ...]:
-        return checked_row(self.features, schema)
+        return self.summed(schema).features
 
     def labels(self, schema: Schema) -> tuple[str, ...]:
         return tuple(f"sum({feature})" for feature in self.features)
@@ -165,10 +210,11 @@ class Sum(FeatureSums):
 
 @dataclass(frozen=True, slots=True, init=False)
 class Count(FeatureSums):
-    """How many records satisfy a condition such as column('smoker').equals('yes')."""
+    """How many records satisfy a condition such as column('smoker').equals('yes'); absent ones do not."""
 
     condition: Feature
     kind: ClassVar[str] = "count"
+    leaves_out: ClassVar[bool] = True
     sort: ClassVar[Sort] = Sort.COUNT
     is_searched: ClassVar[bool] = False
 
@@ -189,8 +235,11 @@ class Count(FeatureSums):
     def columns(self) -> tuple[str, ...]:
         return columns_of((self.condition,))
 
+    def summed(self, schema: Schema) -> PresentRow:
+        return present_row(checked_row((self.condition,), schema), schema)
+
     def row(self, schema: Schema) -> tuple[Feature, ...]:
-        return checked_row((self.condition,), schema)
+        return self.summed(schema).features
 
     def labels(self, schema: Schema) -> tuple[str, ...]:
         return (str(self),)
@@ -224,6 +273,10 @@ class TruncatedSum(FeatureSums):
     low: float
     high: float
     kind: ClassVar[str] = "truncated-sum"
+
+    def why_not_left_out(self) -> str | None:
+        column = as_feature(self.column)
+        return f"write sum(f*{column.between(self.low, self.high)}) for each of its features, which can"
 
     def __init__(self, features: Sequence[object], column: str | Feature, low: object, high: object) -> None:
         given = (features,) if isinstance(features, str | Feature) else features
@@ -338,7 +391,13 @@ def checked_row(row: tuple[Feature, ...], schema: Schema) -> tuple[Feature, ...]
 
 def with_column(feature: Feature, name: str, replacement: Feature) -> Feature:
     """The feature with one column replaced by another feature."""
-    if feature == as_feature(name):
-        return replacement
-    arguments = tuple(with_column(a, name, replacement) if isinstance(a, Feature) else a for a in feature.arguments)
+    return rewritten(feature, lambda one: replacement if one == as_feature(name) else None)
+
+
+def rewritten(feature: Feature, rule: Callable[[Feature], Feature | None]) -> Feature:
+    """The feature with every part for which the rule has another one replaced by it."""
+    other = rule(feature)
+    if other is not None:
+        return other
+    arguments = tuple(rewritten(a, rule) if isinstance(a, Feature) else a for a in feature.arguments)
     return Feature(feature.operation, arguments)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from noisewise.errors import Unsupported
 from noisewise.lattice import Lattice
-from noisewise.schema import Schema
+from noisewise.schema import Schema, presence_name
 from noisewise.statistics.feature import Feature, NumPyAlgebra
 from noisewise.statistics.protocol import Blocks, Cells, Whole, Window
 
@@ -31,7 +31,7 @@ class NumPyRows:
 
     def sums(self, features: Sequence[Feature], lattice: Lattice) -> Whole:
         def piece(records: Records) -> Whole:
-            return lattice_sums(evaluated(features, records, self.schema), lattice, _shape(records), self.n)
+            return lattice_sums(self._evaluated(features, records), lattice, _shape(records), self.n)
 
         return self._added(piece)
 
@@ -39,10 +39,11 @@ class NumPyRows:
         def piece(records: Records) -> Whole:
             (sets, size), cell = _shape(records), self._cell(records, groups)
             place = (cell + groups.size * np.arange(sets)[:, None]).ravel()
+            inside = np.flatnonzero(cell.ravel() >= 0)  # a record without a group is in none
             totals = np.zeros((sets * groups.size, len(features)), dtype=object if self._is_long(lattice) else np.int64)
-            for k, value in enumerate(evaluated(features, records, self.schema)):
+            for k, value in enumerate(self._evaluated(features, records)):
                 whole = steps(np.broadcast_to(value, (sets, size)), lattice, k).ravel()
-                np.add.at(totals[:, k], place, whole.astype(totals.dtype))
+                np.add.at(totals[:, k], place[inside], whole[inside].astype(totals.dtype))
             return totals.reshape(sets, -1)
 
         return self._added(piece)
@@ -118,9 +119,44 @@ class NumPyRows:
         return np.asarray(total)
 
     def _cell(self, records: Records, cells: Cells) -> Whole:
-        if cells.edges is not None:
-            return cell_index(np.asarray(records[cells.columns[0]], dtype=float), cells.edges)
-        return clique_index(cells.columns, records, self.schema)
+        return table_cell(records, cells, self.schema)
+
+    def _evaluated(self, features: Sequence[Feature], records: Records) -> list[Array]:
+        """Features on records, some of whose values may be absent."""
+        return evaluated(features, completed_columns(records, self.schema), self.schema.completed())
+
+
+def table_cell(columns: Mapping[str, ArrayLike], cells: Cells, schema: Schema) -> Whole:
+    """The cell of each record; -1, which is no cell, where a column that it needs is absent."""
+    complete = completed_columns(columns, schema)
+    if cells.edges is not None:
+        index = cell_index(np.asarray(complete[cells.columns[0]], dtype=float), cells.edges)
+    else:
+        index = clique_index(cells.columns, complete, schema)
+    for name in cells.needs:
+        index = np.where(np.asarray(complete[presence_name(name)]) > 0, index, -1)
+    return index
+
+
+def completed_columns(columns: Mapping[str, ArrayLike], schema: Schema) -> Mapping[str, ArrayLike]:
+    """NumPy columns with absent values filled in, and beside each column that may be absent whether it is present.
+
+    A number is absent where it is NaN, a level where its code is negative or NaN, and both where a column
+    `present(name)` that is given says so.
+    """
+    if not schema.left_out:
+        return columns
+    filled = dict(columns)
+    for name in schema.left_out:
+        if name in columns:
+            values = np.asarray(columns[name], dtype=float)
+            column, told = schema.columns[name], columns.get(presence_name(name))
+            is_present = ~np.asarray(column.is_absent(values))
+            if told is not None:
+                is_present = is_present & (np.asarray(told, dtype=float) > 0)
+            filled[name] = np.where(is_present, values, column.lowest)
+            filled[presence_name(name)] = is_present.astype(float)
+    return filled
 
 
 def evaluated(features: Sequence[Feature], records: Mapping[str, ArrayLike], schema: Schema) -> list[Array]:

@@ -29,7 +29,8 @@ from noisewise.statistics.groups import (
     settled_groups,
     written_by,
 )
-from noisewise.statistics.protocol import Rows, Settled, Sort, Whole
+from noisewise.statistics.presence import PresentRow, present_row, sum_labels
+from noisewise.statistics.protocol import Average, Rows, Settled, Sort, Whole
 from noisewise.statistics.sensitivity import Sensitivity, checked_norm, checked_weights
 from noisewise.statistics.settling import given_weights, settled_counts
 
@@ -38,6 +39,7 @@ class GroupedSums(FeatureSums):
     """What grouped statistics share: the features of one group, the columns that make groups, and one query."""
 
     __slots__ = ()
+    leaves_out: ClassVar[bool] = True
     by: tuple[str, ...]
     features: tuple[Feature, ...]
 
@@ -48,6 +50,10 @@ class GroupedSums(FeatureSums):
     @abstractmethod
     def own(self) -> tuple[Feature, ...]:
         """The features that are summed in each group; the feature 1 counts its records."""
+
+    def in_group(self, schema: Schema) -> PresentRow:
+        """What is summed in each group: its features where they are present."""
+        return present_row(self.own(), schema)
 
     def columns(self) -> tuple[str, ...]:
         return columns_of((*self.features, *map(as_feature, self.by)))
@@ -61,31 +67,32 @@ class GroupedSums(FeatureSums):
     def row(self, schema: Schema) -> tuple[Feature, ...]:
         group_cells(self.by, checked_schema(schema))
         checked_row(self.own(), schema)
-        return group_row(self.own(), self.by, schema)
+        return group_row(self.in_group(schema).features, self.by, schema)
 
     def labels(self, schema: Schema) -> tuple[str, ...]:
         group_cells(self.by, checked_schema(schema))
-        own = ["count" if feature == ONE else f"sum({feature})" for feature in self.own()]
+        own = sum_labels(self.in_group(schema))
         return tuple(f"{group}: {label}" for group in self.groups(schema) for label in own)
 
     def default_weights(self, schema: Schema) -> tuple[Fraction, ...]:
-        return group_weights(self.own(), self.by, schema)
+        return group_weights(self.in_group(schema), self.by, schema)
 
     def sensitivity(self, schema: Schema, norm: int = 1, weights: Sequence[object] | None = None) -> Sensitivity:
         default = self.default_weights(checked_schema(schema))
         given = default if weights is None else checked_weights(weights, len(default))
-        return group_sensitivity(self.own(), self.by, schema, norm=checked_norm(norm), weights=given)
+        return group_sensitivity(self.in_group(schema), self.by, schema, norm=checked_norm(norm), weights=given)
 
     def settle(
         self, schema: Schema, guarantee: Guarantee, mechanism: str, weights: tuple[Fraction, ...] | None
     ) -> Settled:
         given = given_weights(self.default_weights(schema), weights)
-        return settled_groups(self.own(), self.by, schema, guarantee, mechanism, given)
+        return settled_groups(self.in_group(schema), self.by, schema, guarantee, mechanism, given)
 
     def evaluate(self, rows: Rows, lattice: Lattice) -> Whole:
-        size = len(self.own())
+        own = self.in_group(rows.schema).features
+        size = len(own)
         one = Lattice(lattice.step[:size], lattice.low[:size], lattice.high[:size])
-        return rows.group_sums(self.own(), group_cells(self.by, rows.schema), one)
+        return rows.group_sums(own, group_cells(self.by, rows.schema), one)
 
     def to_dict(self) -> dict[str, object]:
         return {"kind": self.kind, "features": [str(feature) for feature in self.features], "by": list(self.by)}
@@ -109,6 +116,14 @@ class GroupedMean(GroupedSums):
 
     def own(self) -> tuple[Feature, ...]:
         return (ONE, *self.features)
+
+    def in_group(self, schema: Schema) -> PresentRow:
+        """Before the sums how many records of the group have what they need: its mean is one over the other."""
+        return present_row(self.features, schema, is_counted=True, is_n_public=False)
+
+    def averages(self, schema: Schema) -> tuple[Average, ...]:
+        row, groups = self.in_group(schema), self.groups(schema)
+        return tuple(one for g, group in enumerate(groups) for one in row.averages(group, g * len(row.features)))
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -162,7 +177,8 @@ class GroupedCount(GroupedSums):
         return settled_counts(self, schema, guarantee, mechanism, given_weights(self.default_weights(schema), weights))
 
     def evaluate(self, rows: Rows, lattice: Lattice) -> Whole:
-        return rows.group_sums(self.own(), group_cells(self.by, rows.schema), unit_lattice(1))
+        own = self.in_group(rows.schema).features
+        return rows.group_sums(own, group_cells(self.by, rows.schema), unit_lattice(1))
 
 
 def grouped(kind: str, features: Sequence[object], by: object) -> GroupedMean | GroupedSum | GroupedCount:

@@ -24,6 +24,7 @@ from noisewise.statistics.additive import columns_of, read_features
 from noisewise.statistics.enclosure import feature_range
 from noisewise.statistics.evaluation import cell_counts, cell_index
 from noisewise.statistics.feature import Feature, number_text
+from noisewise.statistics.polynomial import is_constant
 from noisewise.statistics.protocol import Rows, Settled, Sort, Statistic, Whole, refuse_weights
 from noisewise.statistics.sensitivity import Sensitivity, checked_norm, exact
 from noisewise.statistics.settling import ONE, calibrated, scales
@@ -40,6 +41,9 @@ class Records(Statistic):
     sort: ClassVar[Sort] = Sort.ANSWERS
     takes_weights: ClassVar[bool] = False
     needs_public_n: ClassVar[bool] = True
+
+    def why_not_left_out(self) -> str | None:
+        return "every record answers, and who does not would be told"
 
     def __init__(self, feature: object, cells: Sequence[object] | None = None) -> None:
         object.__setattr__(self, "feature", read_features((feature,), "Records")[0])
@@ -102,7 +106,7 @@ class Records(Statistic):
             cells = self.cell_count(schema)
             return Settled(ONE, ruled_law(mechanism, guarantee, cells), unit_lattice(cells), None)
         low, high, error = feature_range(self.feature, schema)
-        if not low < high:
+        if not low < high or is_constant(self.feature):
             raise InvalidArgument(
                 f"The feature {self.feature!s:.200} is the same for every record within the declared bounds, so its "
                 "answers tell nothing: change its limits (clip, between) or the schema's bounds. Nothing was spent.",

@@ -7,6 +7,11 @@ keeping their direction: (x, y) -> (x, y) min(1, R / |(x, y)|). `fourth=True` ad
 that methods for non-normal covariates need. `average=k` sums rows in blocks of k positions and divides by sqrt k
 before the products are taken (change-one only: a block is a position). The joint sensitivity of all components is in
 `moment_bounds.py`, its proofs in docs/sensitivity-of-moments.md.
+
+Where values may be absent (`missing="leave-out"`), a row is present where all its columns are, and an absent one adds
+nothing: the number of those present, 1 * 1, is then private under change-one, too, and
+
+    change-one   max( sup_{u,v} || w * (f(u) - f(v)) ||,  sup_v || w * f(v) || )     f with its entry 1
 """
 
 from __future__ import annotations
@@ -29,18 +34,27 @@ from noisewise.privacy.mechanism import added_noise
 from noisewise.schema import LARGEST_N, Schema
 from noisewise.statistics.additive import FeatureSums, columns_of, read_features
 from noisewise.statistics.enclosure import feature_ranges
-from noisewise.statistics.evaluation import evaluated
+from noisewise.statistics.evaluation import completed_columns, evaluated
 from noisewise.statistics.feature import LARGEST_FEATURE, Feature, shrunk
 from noisewise.statistics.moment_bounds import moment_sensitivity
 from noisewise.statistics.moment_rows import (
     Monomial,
     Named,
     checked_box,
+    component_range,
     frobenius_weight,
     largest_change,
     monomial_feature,
     named_numbers,
     standardised,
+)
+from noisewise.statistics.presence import (
+    PresentRow,
+    left_out_of,
+    one_record,
+    presence,
+    settled_present,
+    where_present,
 )
 from noisewise.statistics.protocol import Blocks, Rows, Settled, Whole
 from noisewise.statistics.sensitivity import Sensitivity, checked_norm, checked_weights
@@ -54,7 +68,8 @@ LARGEST_ROW = 5000  # products
 class Moments(FeatureSums):
     """Sums over records of the products of the entries of w = ([1,] x, y).
 
-    Under change-one the product 1 * 1 = n is public and left out; under add-remove it is a component of its own.
+    Under change-one the product 1 * 1 = n is public and left out; under add-remove, and where rows may be absent, it
+    is a component of its own.
     """
 
     features: tuple[Feature, ...]
@@ -67,6 +82,7 @@ class Moments(FeatureSums):
     shrink: Fraction | None
     average: int | None
     kind: ClassVar[str] = "moments"
+    leaves_out: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -113,6 +129,13 @@ class Moments(FeatureSums):
     def columns(self) -> tuple[str, ...]:
         return columns_of((*self.features, self.response))
 
+    def why_not_left_out(self) -> str | None:
+        return None if self.average is None else "a row that is absent would leave the block it is averaged in"
+
+    def needs(self, schema: Schema) -> tuple[str, ...]:
+        """The columns that must be present for a row to be present."""
+        return left_out_of(self.columns(), schema)
+
     def entries(self, schema: Schema) -> tuple[Feature, ...]:
         """(x_1..x_d, y) as features: centred, scaled and, with `shrink`, shortened together."""
         row = self._unshortened(schema)
@@ -127,7 +150,7 @@ class Moments(FeatureSums):
         pairs: list[Monomial] = []
         for a, b in itertools.combinations_with_replacement(range(last + 1), 2):
             part = "xx" if b < last else "xy" if a < last else "yy"
-            is_public = schema.is_change_one and b < first  # 1 * 1 = n
+            is_public = schema.is_change_one and b < first and not self.needs(schema)  # 1 * 1 = n
             if part in self.parts and not is_public:
                 pairs.append((a, b))
         if self.fourth:
@@ -143,9 +166,14 @@ class Moments(FeatureSums):
         is the sum over blocks of the product divided by its `divisors` (the intercept's entry is sqrt k, the others
         are sum / sqrt k, so products with the intercept are plain sums).
         """
+        return self.summed(schema).features
+
+    def summed(self, schema: Schema) -> PresentRow:
+        """The products, and the columns that all of them need."""
         self._box(schema)
-        entries = self.entries(schema)
-        return tuple(monomial_feature(entries, monomial) for monomial in self.monomials(schema))
+        entries, needs = self.entries(schema), self.needs(schema)
+        row = tuple(monomial_feature(entries, monomial) for monomial in self.monomials(schema))
+        return PresentRow(tuple(where_present(product, needs) for product in row), row, (needs,) * len(row))
 
     def divisors(self, schema: Schema) -> tuple[int, ...]:
         """What the product of block sums is divided by: k for products of two entries, 1 for the rest."""
@@ -158,7 +186,8 @@ class Moments(FeatureSums):
 
     def labels(self, schema: Schema) -> tuple[str, ...]:
         plain = (*self.features, self.response)
-        return tuple(f"sum({monomial_feature(plain, m)})" if m else "n" for m in self.monomials(schema))
+        number = "count present" if self.needs(schema) else "n"
+        return tuple(f"sum({monomial_feature(plain, m)})" if m else number for m in self.monomials(schema))
 
     def default_weights(self, schema: Schema) -> tuple[Fraction, ...]:
         """Frobenius weights (1 on squares, sqrt 2 beside them) for rows in a ball, else each to unit range."""
@@ -166,7 +195,10 @@ class Moments(FeatureSums):
             return tuple(frobenius_weight(pair) for pair in self.pairs(schema))
         box, weights = self._box(schema), []
         for monomial in self.monomials(schema):
-            if schema.is_change_one:
+            if self.needs(schema) and schema.is_change_one:
+                low, high = component_range(box, monomial)
+                width = max(high, Fraction(0)) - min(low, Fraction(0))
+            elif schema.is_change_one:
                 width = largest_change(box, monomial, self.block)
             else:
                 width = math.prod((max(abs(end) for end in box[i]) for i in monomial), start=Fraction(1))
@@ -197,6 +229,8 @@ class Moments(FeatureSums):
         self, schema: Schema, guarantee: Guarantee, mechanism: str, weights: tuple[Fraction, ...] | None
     ) -> Settled:
         given = given_weights(self.default_weights(schema), weights)
+        if self.needs(schema):
+            return settled_present(self, self.summed(schema), schema, guarantee, mechanism, given)
         if self.block == 1:
             return settled_sums(self, schema, guarantee, mechanism, given)
         unrounded, ranges = self._averaged(schema, added_noise(mechanism).norm, given)
@@ -216,7 +250,9 @@ class Moments(FeatureSums):
     def value(self, columns: Mapping[str, Any], schema: Schema) -> Any:
         """The sums on NumPy columns, unrounded; the last axis of a column is the record's."""
         self._box(schema)
-        entries = evaluated(self.entries(schema), columns, schema)
+        complete = completed_columns(columns, schema)
+        entries = evaluated(self.entries(schema), complete, schema)
+        (present,) = evaluated((presence(self.needs(schema)),), complete, schema.completed())
         if self.block > 1:
             shape = entries[0].shape
             if shape[-1] % self.block:
@@ -225,7 +261,7 @@ class Moments(FeatureSums):
         totals = []
         for monomial, divisor in zip(self.monomials(schema), self.divisors(schema), strict=True):
             product = math.prod((entries[i] for i in monomial), start=np.ones_like(entries[0]))
-            totals.append(product.sum(axis=-1) / divisor)
+            totals.append((product if self.block > 1 else product * present).sum(axis=-1) / divisor)
         return np.stack(totals, axis=-1)
 
     def to_dict(self) -> dict[str, object]:
@@ -282,17 +318,29 @@ class Moments(FeatureSums):
         self, schema: Schema, norm: int, weights: Sequence[object] | None, moves: Sequence[Fraction] | None
     ) -> Sensitivity:
         self._box(schema)
-        monomials = self.monomials(schema)
-        return moment_sensitivity(
-            self._unshortened(schema),
-            monomials,
-            schema,
-            norm=checked_norm(norm),
-            weights=self.default_weights(schema) if weights is None else checked_weights(weights, len(monomials)),
-            radius=self.radius,
-            block=self.block,
-            rounding=moves,
-        )
+        monomials, p = self.monomials(schema), checked_norm(norm)
+        given = self.default_weights(schema) if weights is None else checked_weights(weights, len(monomials))
+
+        def among(where: Schema, places: Sequence[int]) -> Sensitivity:
+            return moment_sensitivity(
+                self._unshortened(schema),
+                [monomials[k] for k in places],
+                where,
+                norm=p,
+                weights=[given[k] for k in places],
+                radius=self.radius,
+                block=self.block,
+                rounding=moves,
+            )
+
+        every = range(len(monomials))
+        if not (self.needs(schema) and schema.is_change_one):
+            return among(schema, every)
+        both = among(one_record(schema, "change-one"), [k for k in every if monomials[k]])  # a 1 less a 1 is nothing
+        alone = among(one_record(schema, "add-remove"), every)
+        if both.value > alone.value:
+            return both
+        return Sensitivity(alone.value, alone.attained, p, f"a row becomes absent; {alone.argument}")
 
 
 def check_shortened(row: Sequence[Feature], degree: int) -> None:

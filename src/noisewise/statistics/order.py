@@ -28,6 +28,7 @@ from noisewise.schema import Schema, checked_schema
 from noisewise.statistics.additive import columns_of, read_features
 from noisewise.statistics.enclosure import feature_range
 from noisewise.statistics.feature import Feature
+from noisewise.statistics.polynomial import is_constant
 from noisewise.statistics.protocol import Rows, Settled, Sort, Statistic, Whole, refuse_weights
 from noisewise.statistics.sensitivity import Sensitivity, checked_norm, exact
 from noisewise.statistics.settling import ONE
@@ -42,6 +43,10 @@ class OrderStatistic(Statistic):
     sort: ClassVar[Sort] = Sort.ORDER
     takes_weights: ClassVar[bool] = False
     needs_public_n: ClassVar[bool] = True
+
+    def why_not_left_out(self) -> str | None:
+        return "it is the value at a rank among all records, and how many there are would be private"
+
     feature: Feature
 
     @abstractmethod
@@ -67,7 +72,7 @@ class OrderStatistic(Statistic):
         It is never finer than 2^-50 of the largest value, below which doubles could not tell values apart.
         """
         low, high = (Fraction(end) for end in self.bounds(schema))
-        if not low < high:
+        if not low < high or is_constant(self.feature):
             raise InvalidArgument(f"The feature {self.feature} is constant; it tells nothing.", argument="feature")
         step = max(power_of_two_below((high - low) / 2**40), power_of_two_below(max(abs(low), abs(high)) / 2**50))
         if step > (high - low) / 2**20:

@@ -62,6 +62,7 @@ class Cells:
     columns: tuple[str, ...]
     edges: tuple[float, ...] | None
     size: int
+    needs: tuple[str, ...] = ()  # columns that may be absent: a record without one of them is in no cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,16 @@ class Rows(Protocol):
         """The cell of each record: how many edges it has reached, or the whole number that the feature is."""
 
 
+@dataclass(frozen=True, slots=True)
+class Average:
+    """A mean that is released as a sum and a count: whose it is, of which feature, and the two components."""
+
+    group: str
+    feature: Feature
+    count: int
+    total: int
+
+
 class Statistic(ABC):
     """What is computed from records."""
 
@@ -128,6 +139,7 @@ class Statistic(ABC):
     sort: ClassVar[Sort]
     takes_weights: ClassVar[bool] = True
     needs_public_n: ClassVar[bool] = False  # change-one only
+    leaves_out: ClassVar[bool] = False  # records with a missing value can be left out of it
     is_searched: ClassVar[bool] = False  # its sensitivity is found by a search, which may be given up
 
     @property
@@ -187,6 +199,18 @@ class Statistic(ABC):
     def groups(self, schema: Schema) -> tuple[str, ...]:
         """The groups in words, where it is a statistic of each group."""
         return ()
+
+    def averages(self, schema: Schema) -> tuple[Average, ...]:
+        """The means that are ratios of its components, where there are any."""
+        return ()
+
+    def needs_n(self, schema: Schema) -> bool:
+        """True where its value cannot be read without the number of records, which must then be public."""
+        return self.needs_public_n
+
+    def why_not_left_out(self) -> str | None:
+        """Why records with a missing value cannot be left out of it; None where they can."""
+        return None if self.leaves_out else "what it would be without them is not said"
 
     def by_group(self) -> tuple[tuple[str, ...], tuple[Feature, ...]]:
         """The columns that make groups and the features summed in each, where it is a statistic of each group."""

@@ -41,6 +41,7 @@ from noisewise.statistics.enclosure import (
     whole_box,
 )
 from noisewise.statistics.feature import Feature
+from noisewise.statistics.polynomial import is_constant, is_zero
 
 TOLERANCE = {1: 2.0**-14, 2: 2.0**-9}  # relative gap aimed at, by number of columns; beyond two, 2^-5
 LARGEST_POOL = 60_000
@@ -102,6 +103,20 @@ def proving(enough: Fraction) -> Iterator[None]:
         _PROOF.reset(token)
 
 
+@contextmanager
+def sharing(parts: int) -> Iterator[None]:
+    """Sensitivities computed inside are of pieces, which spend together what one search may, in equal shares.
+
+    What is enough for the whole says nothing about a piece, so nothing is enough for it.
+    """
+    given = _PROOF.get() or _Search(LARGEST_WORK, None)
+    token = _PROOF.set(_Search(given.work // parts, None))
+    try:
+        yield
+    finally:
+        _PROOF.reset(token)
+
+
 def exact(value: Fraction, norm: int, argument: str) -> Sensitivity:
     """A sensitivity known in closed form and attained by some pair of records."""
     return Sensitivity(value, float(value), norm, argument)
@@ -132,7 +147,7 @@ def unit_range_weights(features: Sequence[Feature], schema: Schema) -> tuple[Fra
     weights = []
     for feature, (low, high, _) in zip(features, feature_ranges(features, schema), strict=True):
         width = Fraction(high) - Fraction(low) if schema.is_change_one else Fraction(max(abs(low), abs(high)))
-        if width <= 0:
+        if width <= 0 or is_zero(feature) or (schema.is_change_one and is_constant(feature)):
             raise InvalidArgument(
                 f"The feature {feature!s:.200} is the same for every record within the declared bounds, so it tells "
                 "nothing: leave it out, or change its limits (clip, between) or the schema's bounds. "
@@ -153,7 +168,7 @@ def joint_sensitivity(
     """
     values, attained, arguments = [], [], []
     groups, given, search = (
-        _independent_groups(features),
+        independent_groups(features),
         weights_above(weights),
         _PROOF.get() or _Search(LARGEST_WORK, None),
     )
@@ -208,7 +223,7 @@ def _bits(value: Fraction) -> int:
     return value.numerator.bit_length() + value.denominator.bit_length()
 
 
-def _independent_groups(features: Sequence[Feature]) -> list[list[int]]:
+def independent_groups(features: Sequence[Feature]) -> list[list[int]]:
     """Indices of features that share columns, directly or through others; groups in the order of their last member."""
     group_of: dict[str, list[int]] = {}
     for k, feature in enumerate(features):

@@ -31,7 +31,7 @@ def settled_counts(
     statistic: Statistic, schema: Schema, guarantee: Guarantee, mechanism: str, weights: Weights, *, most: int = 1
 ) -> Settled:
     """Counts on the whole numbers: nothing is rounded. `most` is what one record can add to a cell."""
-    noise = _noise_for(statistic, mechanism, weights)
+    noise = noise_for(statistic, mechanism, weights)
     sensitivity = statistic.sensitivity(schema, norm=noise.norm, weights=weights)
     lattice = unit_lattice(len(weights), most)
     return Settled(weights, calibrated(noise, sensitivity, lattice, guarantee, weights), lattice, sensitivity)
@@ -53,7 +53,7 @@ def settled_sums(
     Given are, where they are not those of the features over all records: the ranges of what is summed, how many rows
     are summed, and the sensitivity before the sums are rounded.
     """
-    noise = _noise_for(statistic, mechanism, weights)
+    noise = noise_for(statistic, mechanism, weights)
     unrounded = sensitivity or statistic.sensitivity(schema, norm=noise.norm, weights=weights)
     row = statistic.row(schema)
     lattice, rounded = sum_lattice(
@@ -153,7 +153,8 @@ def calibrated(
     return noise.law(scale, lattice.step, guarantee)
 
 
-def _noise_for(statistic: Statistic, mechanism: str, weights: Weights) -> AddedNoise:
+def noise_for(statistic: Statistic, mechanism: str, weights: Weights) -> AddedNoise:
+    """The noise of a mechanism, refused where it hides one number and there are more."""
     noise = added_noise(mechanism)
     if len(weights) > 1 and not noise.is_for_vectors:
         raise Unsupported(

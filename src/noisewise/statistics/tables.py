@@ -4,7 +4,8 @@
     Marginals(*cliques)                         a contingency table for each clique of columns with levels
     Marginals(*cliques, tied=True, null=None)   the sum of these tables, each record normalised (Bernstein 2020)
 
-A record sits in exactly one cell of each table. Changing it moves two cells of each table by 1, adding or
+A record sits in exactly one cell of each table, or in none where a column is absent (`missing="leave-out"`), which
+moves less than going to another. Changing it moves two cells of each table by 1, adding or
 removing it moves one. So with one weight w_c a table the joint L1 sensitivity over the tables is 2 sum_c w_c
 (change-one) or sum_c w_c (add-remove), and the L2 one is sqrt(2 sum_c w_c^2) or sqrt(sum_c w_c^2).
 
@@ -34,8 +35,9 @@ from noisewise.lattice import Lattice
 from noisewise.privacy.guarantee import Guarantee
 from noisewise.schema import Level, Levels, Schema, checked_level, checked_schema
 from noisewise.statistics.additive import with_listed
-from noisewise.statistics.evaluation import cell_counts, cell_index, clique_index, shared_counts
+from noisewise.statistics.evaluation import cell_counts, clique_index, shared_counts, table_cell
 from noisewise.statistics.feature import Feature, as_feature, column_name, number_text
+from noisewise.statistics.presence import left_out_of, where_present
 from noisewise.statistics.protocol import Cells, Rows, Settled, Sort, Statistic, Whole
 from noisewise.statistics.sensitivity import Sensitivity, checked_norm, checked_weights, norm_above, weights_above
 from noisewise.statistics.settling import given_weights, settled_counts
@@ -55,6 +57,7 @@ class Histogram(Statistic):
     edges: tuple[float, ...] | None
     kind: ClassVar[str] = "histogram"
     sort: ClassVar[Sort] = Sort.TABLE
+    leaves_out: ClassVar[bool] = True
 
     def __init__(self, column: str | Feature, edges: Sequence[object] | None = None) -> None:
         object.__setattr__(self, "column", column_name(column, "Histogram"))
@@ -78,7 +81,9 @@ class Histogram(Statistic):
 
     def row(self, schema: Schema) -> tuple[Feature, ...]:
         """The cells as 0/1 features."""
-        return cell_features(self.column, self.inner_edges(schema), schema)
+        needs = left_out_of((self.column,), schema)
+        cells = cell_features(self.column, self.inner_edges(schema), schema)
+        return tuple(where_present(cell, needs) for cell in cells)
 
     def default_weights(self, schema: Schema) -> tuple[Fraction, ...]:
         return (Fraction(1),) * sum(self.tables(schema))
@@ -92,12 +97,15 @@ class Histogram(Statistic):
         return settled_counts(self, schema, guarantee, mechanism, given_weights(self.default_weights(schema), weights))
 
     def evaluate(self, rows: Rows, lattice: Lattice) -> Whole:
-        return rows.counts([Cells((self.column,), self.inner_edges(rows.schema), self.tables(rows.schema)[0])])
+        return rows.counts([self._cells(rows.schema)])
 
     def value(self, columns: Mapping[str, Any], schema: Schema) -> Any:
-        size = self.tables(schema)[0]
-        cells = cell_index(np.asarray(columns[self.column], dtype=float), self.inner_edges(schema))
-        return cell_counts(cells, size)
+        cells = self._cells(schema)
+        return cell_counts(table_cell(columns, cells, schema), cells.size)
+
+    def _cells(self, schema: Schema) -> Cells:
+        names = (self.column,)
+        return Cells(names, self.inner_edges(schema), self.tables(schema)[0], left_out_of(names, schema))
 
     def to_dict(self) -> dict[str, object]:
         return {"kind": self.kind, "column": self.column, "edges": None if self.edges is None else list(self.edges)}
@@ -119,6 +127,7 @@ class Marginals(Statistic):
     null: Level | None
     kind: ClassVar[str] = "marginals"
     sort: ClassVar[Sort] = Sort.TABLE
+    leaves_out: ClassVar[bool] = True
 
     def __init__(
         self, *cliques: Sequence[str | Feature], tied: bool = False, null: Level | Feature | None = None
@@ -148,6 +157,9 @@ class Marginals(Statistic):
 
     def columns(self) -> tuple[str, ...]:
         return tuple(sorted({name for clique in self.cliques for name in clique}))
+
+    def why_not_left_out(self) -> str | None:
+        return "a tied table shares every record among all its cliques; leave tied=True out" if self.tied else None
 
     def divisor(self, schema: Schema) -> int:
         return self.unit()
@@ -202,7 +214,7 @@ class Marginals(Statistic):
         for clique in self.cliques:
             for cell in itertools.product(*(schema.levels(name).levels for name in clique)):
                 equal = [as_feature(name).equals(level) for name, level in zip(clique, cell, strict=True)]
-                features.append(functools.reduce(operator.mul, equal))
+                features.append(where_present(functools.reduce(operator.mul, equal), left_out_of(clique, schema)))
         return tuple(features)
 
     def default_weights(self, schema: Schema) -> tuple[Fraction, ...]:
@@ -222,15 +234,23 @@ class Marginals(Statistic):
     def evaluate(self, rows: Rows, lattice: Lattice) -> Whole:
         sizes = self.tables(rows.schema)
         if not self.tied:
-            return rows.counts([Cells(c, None, size) for c, size in zip(self.cliques, sizes, strict=True)])
+            return rows.counts(self._cells(rows.schema))
         tables = [Cells(clique, None, sizes[0]) for clique in self.cliques]
         return rows.shared_counts(tables, unit=self.unit(), left_out=self.null_cell(rows.schema))
 
     def value(self, columns: Mapping[str, Any], schema: Schema) -> Any:
-        cells, sizes = [clique_index(clique, columns, schema) for clique in self.cliques], self.tables(schema)
         if self.tied:
-            return shared_counts(np.stack(cells), sizes[0], unit=self.unit(), left_out=self.null_cell(schema))
-        return np.concatenate([cell_counts(own, size) for own, size in zip(cells, sizes, strict=True)], axis=-1)
+            cells, (size,) = [clique_index(clique, columns, schema) for clique in self.cliques], self.tables(schema)
+            return shared_counts(np.stack(cells), size, unit=self.unit(), left_out=self.null_cell(schema))
+        tables = self._cells(schema)
+        return np.concatenate([cell_counts(table_cell(columns, own, schema), own.size) for own in tables], axis=-1)
+
+    def _cells(self, schema: Schema) -> list[Cells]:
+        """The table of each clique; a record in which one of its columns is absent is in none of its cells."""
+        return [
+            Cells(clique, None, size, left_out_of(clique, schema))
+            for clique, size in zip(self.cliques, self.tables(schema), strict=True)
+        ]
 
     def null_cell(self, schema: Schema) -> int | None:
         """The cell of a tied table that is left out: every column at the level `null`."""

@@ -33,4 +33,5 @@ def component_units(statistic: Statistic, schema: Schema) -> tuple[str, ...]:
         return ("",) * size
     texts = plain["features"] if "features" in plain else [plain["feature"]]
     units = tuple(feature_unit(feature_from_text(text), schema) for text in texts)
-    return units if len(units) == size else ("",) * size
+    counts = size - len(units)  # of those present, before the sums over them
+    return ("",) * counts + units

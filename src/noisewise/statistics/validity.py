@@ -28,12 +28,29 @@ def check_validity(mechanism: object, statistic: Statistic, schema: Schema, guar
             f"The mechanism {row.name!r} does not give {statistic.kind} a guarantee of kind {guarantee.kind}. "
             f"Nothing was spent. It is valid only as in this table:\n{validity_table()}"
         )
-    if statistic.needs_public_n and not schema.is_change_one:
+    check_left_out(statistic, schema)
+    if statistic.needs_n(schema) and not schema.is_change_one:
         possible = (kind.kind for kind in statistic_kinds() if not kind.needs_public_n)
         raise Unsupported(
             f"{statistic.kind} needs neighbours='change-one': with a private number of records only "
             f"{', '.join(possible)} can be released. Nothing was spent."
         )
+
+
+def check_left_out(statistic: Statistic, schema: Schema) -> None:
+    """Refuse what cannot do without records in which a value is missing, with the reason and the ways out."""
+    reason, columns = statistic.why_not_left_out(), [name for name in statistic.columns() if name in schema.left_out]
+    if columns and reason is not None:
+        raise Unsupported(
+            f"{statistic.kind} cannot leave out records in which {columns[0]!r:.60} is missing: {reason}. Refuse "
+            "missing values of this column, or fill them in with a public value "
+            f"(missing={{{columns[0]!r:.60}: value}}), or release one of {', '.join(_leaving_out())}. Nothing was "
+            "spent."
+        )
+
+
+def _leaving_out() -> list[str]:
+    return [kind.kind for kind in statistic_kinds() if kind.leaves_out]
 
 
 def validity_table() -> str:

@@ -1,0 +1,161 @@
+"""The answer in a sentence: what a summary opens with.
+
+    The mean income is 50.3 thousand EUR, 90 % interval 49.4 to 51.1, from 4000 records at epsilon = 1.
+
+It says no more than is known: where the verdict warns, the warning stands first and the sentence is said to be as
+computed; a stated n is said to be assumed, a point to be one, and what ignores the noise to do so. Records are called
+records: whether one is a person, a visit or an invoice no release says. Nothing is simulated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from noisewise.errors import Incomparable, NoisewiseError
+from noisewise.inference.answer_sources import AnswerSource, Headline
+from noisewise.inference.answers import Quantity, summarised
+from noisewise.inference.told import interval_words, number_words
+from noisewise.joining import same_records, stated_sizes
+from noisewise.release import Release
+
+if TYPE_CHECKING:
+    from noisewise.inference.posterior import Posterior
+
+__all__ = ["opening_lines", "price_words", "sentence"]
+
+MOST_CLAUSES, MOST_GROUPS = 4, 6
+LEVEL = 0.9
+
+
+def opening_lines(posterior: Posterior) -> list[str]:
+    """The lines that open a summary: the warnings, then the sentence; none where there is nothing to say."""
+    try:
+        told = sentence(posterior)
+    except NoisewiseError:  # a model without answers, or whose numbers do not exist
+        told = ""
+    if not told:
+        return []
+    if not posterior.verdict.warns:
+        return [told]
+    verdict = posterior.verdict
+    reasons = verdict.warnings if verdict.is_converged else (*verdict.warnings, verdict.evidence.sentence())
+    return [f"Caution: {' '.join(reasons)}", f"As computed, {told[0].lower()}{told[1:]}"]
+
+
+def sentence(posterior: Posterior, level: float = LEVEL) -> str:
+    """The answer in one sentence (one more for each group); nothing where the model has no headline."""
+    sources = posterior.answer_sources()
+    grouped = [source for source in sources if source.group]
+    ending = f"{_from(posterior)}."
+    if grouped:
+        return _by_group(posterior, grouped, level, ending)
+    lines = [headline for source in sources for headline in source.headlines()]
+    if not lines:
+        return ""
+    clauses = [_clause(posterior, headline, level) for headline in lines[:MOST_CLAUSES]]
+    more = f"; {len(lines) - MOST_CLAUSES} more in posterior.answers()" if len(lines) > MOST_CLAUSES else ""
+    text = "; ".join(clauses) + more + ending
+    return text[0].upper() + text[1:]
+
+
+def _clause(posterior: Posterior, headline: Headline, level: float) -> str:
+    told = summarised(posterior, headline.drawn, level)
+    if told.estimate is None:
+        return f"{headline.subject} cannot be told ({told.note.rstrip('.')})"
+    return f"{_hedge(posterior)}{headline.subject} {headline.verb} {_words(told, headline)}"
+
+
+def _words(told: Quantity, headline: Headline) -> str:
+    """A number with its unit and interval; a share in per cent."""
+    if headline.drawn.is_share:
+        told = _scaled(told, 100.0, "%")
+    assert told.estimate is not None
+    value = number_words(told.estimate, told.low, told.high, told.sd)
+    sign = "+" if headline.is_signed and told.estimate > 0 else ""
+    unit = f" {told.unit}" if told.unit else ""
+    interval = interval_words(told)
+    return f"{sign}{value}{unit}{headline.ending}{', ' + interval if interval else ''}"
+
+
+def _scaled(told: Quantity, factor: float, unit: str) -> Quantity:
+    numbers = [None if value is None else factor * value for value in (told.estimate, told.low, told.high, told.sd)]
+    estimate, low, high, sd = numbers
+    return Quantity(
+        told.quantity, told.column, told.group, estimate, low, high, sd, unit, told.level, told.draws, told.note
+    )
+
+
+def _hedge(posterior: Posterior) -> str:
+    """What must be said before a number that is not a posterior of the release's law."""
+    if posterior.method == "naive":
+        return "if the noise is ignored, "
+    return f"by {posterior.method}, " if posterior.is_point else ""
+
+
+def _by_group(posterior: Posterior, sources: Sequence[AnswerSource], level: float, ending: str) -> str:
+    """Which group has the largest number and which the smallest, then a line for each of a few."""
+    lines = [(source.group, headline) for source in sources for headline in source.headlines()[:1]]
+    told = [(group, headline, summarised(posterior, headline.drawn, level)) for group, headline in lines]
+    known = [entry for entry in told if entry[2].estimate is not None]
+    if not known:
+        return ""
+    known.sort(key=lambda entry: -(entry[2].estimate or 0.0))
+    top, bottom = known[0], known[-1]
+    subject = f"{_hedge(posterior)}{top[1].subject}"
+    text = f"{subject} is highest in {top[0]} ({_words(top[2], top[1])})"
+    if len(known) > 1:
+        text += f" and lowest in {bottom[0]} ({_words(bottom[2], bottom[1])})"
+    text = text[0].upper() + text[1:] + ending
+    if len(known) > MOST_GROUPS:
+        return text
+    return "\n".join([text, *(f"  {group}: {_words(one, headline)}" for group, headline, one in known)])
+
+
+def _from(posterior: Posterior) -> str:
+    """How many records, at which price; of a survey how many answers."""
+    releases = posterior.releases
+    if not releases:
+        return ""
+    try:
+        sizes = stated_sizes(releases, posterior.stated_n)
+    except NoisewiseError:
+        return f" at {price_words(releases)}"
+    total = sum(sizes[group[0]] for group in same_records(releases))
+    assumed = "" if posterior.stated_n is None else ", as assumed,"
+    holders = len({release.dataset for release in releases})
+    several = "" if holders == 1 else f" of {holders} data sets"
+    made_up = " (simulated)" if any(release.simulated for release in releases) else ""
+    return f", from {total} records{several}{made_up}{assumed} at {price_words(releases)}"
+
+
+def price_words(releases: Sequence[Release]) -> str:
+    """What was paid: the sum where the same records were published several times, by data set where those differ."""
+    totals: dict[str, dict[str, None]] = {}
+    for release in releases:
+        totals.setdefault(release.dataset, {})
+    for dataset in totals:
+        own = [release for release in releases if release.dataset == dataset]
+        totals[dataset] = dict.fromkeys(_paid(own))
+    prices = list(dict.fromkeys(price for own in totals.values() for price in own))
+    if len(totals) > 1 and len(prices) == 1:
+        return f"{prices[0]} each"
+    if len(prices) > 3:
+        return f"{prices[0]} and {len(prices) - 1} other prices"
+    return " and ".join(prices)
+
+
+def _paid(releases: Sequence[Release]) -> list[str]:
+    """The price of one data set's releases, part by part; guarantees of different kinds do not add."""
+    paid = []
+    for group in same_records(releases):
+        first, *others = (releases[index].guarantee for index in group)
+        total, is_sum = first, bool(others)
+        try:
+            for other in others:
+                total = total + other
+        except Incomparable:
+            paid += [str(releases[index].guarantee) for index in group]
+            continue
+        paid.append(f"{total}{' in all' if is_sum else ''}")
+    return paid

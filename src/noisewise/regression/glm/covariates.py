@@ -1,0 +1,193 @@
+"""What may be said of the features of a generalized linear model, each with the law it stands for.
+
+    nothing             the schema's: conditions as such, numbers normal within their combinations, with weak priors
+    NormalCovariates    all of them numbers, jointly normal, with the prior that it states
+    GivenRows           the shape of given rows, tilted to what was released
+Every function here is registered for these; of anything else the sentence says what is missing. Without the sums of an
+intercept nothing tells where numbers lie: their means are then taken to be near the release's centre.
+"""
+
+# ruff: noqa: ARG001 (a registered function takes what some other one needs)
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import singledispatch
+
+import numpy as np
+
+from noisewise.errors import InvalidArgument
+from noisewise.regression.configurations import Configurations
+from noisewise.regression.glm.given_rows import GivenRows
+from noisewise.regression.location import CONFIGURATION_SHARE, NUMBER_COVARIANCE, NUMBER_MEAN, location_model
+from noisewise.regression.observed import Observed, likely_numbers
+from noisewise.regression.priors import NormalCovariates
+from noisewise.regression.problem import LocationX
+from noisewise.regression.replicate import DEFAULTS, inverse_wishart
+from noisewise.schema import Schema
+from noisewise.statistics.feature import Feature
+from noisewise.types import Floats
+
+__all__ = ["combinations", "expected_law", "law_in_words", "prior_law", "working_law"]
+
+NEAR_CENTRE = 0.1  # sd of a mean about the release's centre, in units of the number's sd
+
+
+@singledispatch
+def combinations(given: object, features: Sequence[Feature], schemas: Sequence[Schema]) -> Configurations:
+    """The combinations of yes/no features, and what each feature is within them."""
+    del features, schemas
+    raise TypeError(f"a {type(given).__name__} has no combinations of features")
+
+
+@combinations.register
+def _(given: None, features: Sequence[Feature], schemas: Sequence[Schema]) -> Configurations:
+    return Configurations.of(features, schemas)
+
+
+@combinations.register
+def _(given: NormalCovariates, features: Sequence[Feature], schemas: Sequence[Schema]) -> Configurations:
+    d = len(given.sized(len(features))[0])
+    return Configurations((), np.zeros((1, 0)), tuple(features), np.zeros((1, d)), np.eye(d)[None])
+
+
+@combinations.register
+def _(given: GivenRows, features: Sequence[Feature], schemas: Sequence[Schema]) -> Configurations:
+    return given.configurations()
+
+
+@singledispatch
+def working_law(given: object, made: Configurations, observed: Observed, *, intercept: bool) -> LocationX:
+    """The law in the units of the first release's rows, with its priors."""
+    del made, observed, intercept
+    raise TypeError(f"a {type(given).__name__} is no law of features")
+
+
+@working_law.register
+def _(given: None, made: Configurations, observed: Observed, *, intercept: bool) -> LocationX:
+    units = observed.units
+    x = location_model(made, centre=units.centre[:-1], factor=units.factor[:-1], likely=likely_numbers(made, observed))
+    return x if intercept else _near_centre(x)
+
+
+@working_law.register
+def _(given: NormalCovariates, made: Configurations, observed: Observed, *, intercept: bool) -> LocationX:
+    location, scale = given.sized(len(observed.units.centre) - 1)
+    spread, units = np.sqrt(np.diag(scale)), observed.units
+    x = location_model(made, centre=units.centre[:-1], factor=units.factor[:-1], likely=(location, spread))
+    return replace(
+        x,
+        contrast=np.full((1, 1), given.strength**-0.5),
+        scale=scale / np.outer(spread, spread),
+        degrees=given.degrees,
+    )
+
+
+@working_law.register
+def _(given: GivenRows, made: Configurations, observed: Observed, *, intercept: bool) -> LocationX:
+    return given.law(centre=observed.units.centre[:-1], factor=observed.units.factor[:-1])
+
+
+def _near_centre(x: LocationX) -> LocationX:
+    contrast = x.contrast.copy()
+    contrast[:, 0] = NEAR_CENTRE
+    return replace(x, contrast=contrast)
+
+
+@singledispatch
+def prior_law(given: object, rng: np.random.Generator, size: int, count: int) -> dict[str, Floats]:
+    """`count` draws of the law of `size` features, by name."""
+    del rng, size, count
+    raise TypeError(f"a {type(given).__name__} is no law of features")
+
+
+@prior_law.register
+def _(given: None, rng: np.random.Generator, size: int, count: int) -> dict[str, Floats]:
+    raise InvalidArgument(f"{DEFAULTS}covariates=NormalCovariates(...) or GivenRows(...).", argument="covariates")
+
+
+@prior_law.register
+def _(given: NormalCovariates, rng: np.random.Generator, size: int, count: int) -> dict[str, Floats]:
+    location, scale = given.sized(size)
+    covariance = inverse_wishart(rng, scale, given.degrees, count)
+    z = rng.standard_normal((count, size)) / np.sqrt(given.strength)
+    mean = location + np.einsum("kij,kj->ki", np.linalg.cholesky(covariance), z)
+    return {CONFIGURATION_SHARE: np.ones((count, 1)), NUMBER_MEAN: mean[:, None], NUMBER_COVARIANCE: covariance}
+
+
+@prior_law.register
+def _(given: GivenRows, rng: np.random.Generator, size: int, count: int) -> dict[str, Floats]:
+    from scipy.special import softmax
+
+    tilt = given.tilt()
+    return {CONFIGURATION_SHARE: np.asarray(softmax(rng.standard_normal((count, tilt.shape[1])) @ tilt.T, axis=1))}
+
+
+@singledispatch
+def expected_law(given: object, size: int) -> dict[str, Floats]:
+    """The law that is expected where none is given, by name; nothing where none is."""
+    del size
+    raise TypeError(f"a {type(given).__name__} is no law of features")
+
+
+@expected_law.register
+def _(given: None, size: int) -> dict[str, Floats]:
+    return {}
+
+
+@expected_law.register
+def _(given: NormalCovariates, size: int) -> dict[str, Floats]:
+    location, scale = given.sized(size)
+    return {NUMBER_MEAN: location, NUMBER_COVARIANCE: scale / max(given.degrees - size - 1, 1.0)}
+
+
+@expected_law.register
+def _(given: GivenRows, size: int) -> dict[str, Floats]:
+    count = len(given.sized(size))
+    return {CONFIGURATION_SHARE: np.full(count, 1 / count)}
+
+
+@singledispatch
+def law_in_words(given: object, x: LocationX, name: str) -> tuple[str, str]:
+    """The law in a few words, and a sentence of what it leaves untested."""
+    del x, name
+    raise TypeError(f"a {type(given).__name__} is no law of features")
+
+
+@law_in_words.register
+def _(given: None, x: LocationX, name: str) -> tuple[str, str]:
+    if not x.numbers:
+        few = f"{x.configurations} combinations of yes/no features with weak priors"
+        return (
+            few,
+            f"Features are yes/no: the shares of {x.configurations} combinations are learnt with the coefficients.",
+        )
+    if x.configurations == 1:
+        return "normal covariates with a weak prior from public numbers", _normal("Covariates are", "", name)
+    few = f"{x.configurations} combinations of yes/no features, numbers normal within each, with weak priors"
+    within = f" within each of {x.configurations} combinations of yes/no features"
+    return few, _normal("Numbers among the features are", within, name)
+
+
+@law_in_words.register
+def _(given: NormalCovariates, x: LocationX, name: str) -> tuple[str, str]:
+    return "normal covariates", _normal("Covariates are", "", name)
+
+
+@law_in_words.register
+def _(given: GivenRows, x: LocationX, name: str) -> tuple[str, str]:
+    count = x.configurations
+    return f"features as in {count} given rows", (
+        f"The features' law has the shape of the {count} rows that were given, with means and spreads as released. "
+        f"Moments alone cannot test that shape, and a {name} regression leans on it; that the rows are but a sample is "
+        "not in the intervals."
+    )
+
+
+def _normal(what: str, within: str, name: str) -> str:
+    return (
+        f"{what} taken to be normal{within}. Moments alone cannot test that, and a {name} regression leans on it: "
+        "where they are skew, or end at their bounds, intervals are too narrow. The logarithm of a skew number may be "
+        "near normal, and can be a feature; GivenRows(...) states another law."
+    )

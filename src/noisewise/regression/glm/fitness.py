@@ -1,0 +1,95 @@
+"""What the fitted model says of its own assumptions: how many numbers met their bounds, how skew the noisy sums are.
+
+A number beyond its bounds was clamped (or its record refused), which M and C leave out: n times the share counts rows,
+computed within each combination by the normal law at draws of the posterior. The skewness of a noisy sum,
+n mu_3/(n mu_2 + noise variance)^(3/2), is that of rows at one draw, the median over some draws.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from noisewise.regression.glm.problem import GlmProblem
+from noisewise.regression.glm.sampler import GlmFit
+from noisewise.regression.location import draw_configurations
+from noisewise.regression.problem import Holder
+from noisewise.types import Floats
+
+MOST_DRAWS, SURE = 200, 0.1
+SKEW_DRAWS, SKEW_ROWS = 9, 10_000
+POINTLIKE = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class ClampedShare:
+    """The share of a holder's rows with a number beyond its bounds, that nine in ten draws exceed; rows; clamped?"""
+
+    share: float
+    rows: float
+    clamps: bool
+
+
+def clamped_share(problem: GlmProblem, fit: GlmFit) -> ClampedShare:
+    """Of the holder with most of them."""
+    means, factors = _features(problem, fit, _some(fit, MOST_DRAWS))
+    shares = _flat(fit.share)[_some(fit, MOST_DRAWS)]
+    found = [_holder_share(holder, shares, means, factors) for holder in problem.holders]
+    return max(found, key=lambda one: one.share * one.rows)
+
+
+def _holder_share(holder: Holder, shares: Floats, means: Floats, factors: Floats) -> ClampedShare:
+    from scipy.special import ndtr
+
+    own = holder.map[1:-1, 1:-1]
+    middle = means @ own.T + holder.map[1:-1, 0]
+    sd = np.sqrt(np.square(np.einsum("ij,ncjl->ncil", own, factors)).sum(axis=3))
+    low, high = holder.low[:-1], holder.high[:-1]
+    varies = (sd > POINTLIKE * (np.abs(middle) + sd)) & np.isfinite(high - low)
+    sd = np.where(varies, sd, 1.0)
+    outside = np.where(varies, ndtr((low - middle) / sd) + ndtr((middle - high) / sd), 0.0)
+    each = np.sum(shares * np.minimum(1.0, outside.sum(axis=2)), axis=1)
+    return ClampedShare(float(np.quantile(each, SURE)), holder.n, holder.clamps)
+
+
+def skewness(rng: np.random.Generator, problem: GlmProblem, fit: GlmFit) -> float:
+    """The largest of all noisy sums, as half of some draws have it."""
+    places = _some(fit, SKEW_DRAWS)
+    means, factors = _features(problem, fit, places)
+    shares, theta = _flat(fit.share)[places], _flat(fit.theta)[places]
+    found = []
+    for k in range(len(places)):
+        which = draw_configurations(rng, np.broadcast_to(shares[k], (SKEW_ROWS, shares.shape[1])))
+        z = rng.standard_normal((SKEW_ROWS, factors.shape[3]))
+        x = means[k, which] + np.einsum("nij,nj->ni", factors[k, which], z)
+        y = problem.link.draw(rng, theta[k, 0] + x @ theta[k, 1:])
+        found.append(_largest(problem, x, y))
+    return float(np.median(found))
+
+
+def _largest(problem: GlmProblem, x: Floats, y: Floats) -> float:
+    worst = 0.0
+    for holder, cap in zip(problem.holders, problem.caps, strict=True):
+        own = np.column_stack([np.ones(len(x)), x, np.minimum(y, cap.cap)]) @ holder.map.T
+        products = own[:, holder.pairs[:, 0]] * own[:, holder.pairs[:, 1]]
+        away = products - products.mean(axis=0)
+        spread = holder.n * np.square(away).mean(axis=0) + holder.variance
+        worst = max(worst, float(np.max(np.abs(holder.n * (away**3).mean(axis=0)) / spread**1.5)))
+    return worst
+
+
+def _some(fit: GlmFit, most: int) -> Floats:
+    count = fit.theta.shape[0] * fit.theta.shape[1]
+    return np.unique(np.linspace(0, count - 1, min(most, count)).round().astype(int))
+
+
+def _flat(values: Floats) -> Floats:
+    return values.reshape(values.shape[0] * values.shape[1], *values.shape[2:])  # also where there are no numbers
+
+
+def _features(problem: GlmProblem, fit: GlmFit, places: Floats) -> tuple[Floats, Floats]:
+    """Means (K, C, d) and factors (K, C, d, k) of the features in working units."""
+    x = problem.covariates
+    means = x.offset + np.einsum("cik,nck->nci", x.slope, _flat(fit.means)[places])
+    return means, np.einsum("cik,nkl->ncil", x.slope, _flat(fit.factor)[places])

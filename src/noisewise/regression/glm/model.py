@@ -1,0 +1,328 @@
+"""Regressions whose response is yes/no or a count, learnt from the same moments as a line.
+
+    P(y = 1 | f) = 1/(1 + e^-s)  or  Phi(s),        y | f ~ Poisson(e^s),        s = beta_0 + beta' f
+
+`infer(releases, LogisticRegression([...], ...))` learns it from releases of Moments by any number of holders. Features
+and response are written as in the releases; priors and results are in the units of the columns. Nothing here can see a
+record.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.models.base import ModelBase
+from noisewise.populations.parameters import REAL, Supports, Theta
+from noisewise.regression.configurations import Configurations, has_conditions
+from noisewise.regression.glm.given_rows import GivenRows
+from noisewise.regression.glm.links import LOGIT_LINK, POISSON_LINK, PROBIT_LINK, Link
+from noisewise.regression.location import CONFIGURATION_SHARE, NUMBER_COVARIANCE, NUMBER_MEAN
+from noisewise.regression.model import RESERVED, read_response
+from noisewise.regression.priors import INTERCEPT, NormalCovariates, coefficient_moments
+from noisewise.schema import Schema
+from noisewise.statistics.additive import read_features
+from noisewise.statistics.feature import Feature
+from noisewise.statistics.moments import several
+from noisewise.types import Floats
+
+if TYPE_CHECKING:
+    from noisewise.inference.answer_sources import AnswerSource
+    from noisewise.inference.degrees import Degrees
+    from noisewise.inference.methods import Found, Method, Methods
+    from noisewise.inference.posterior import Posterior
+    from noisewise.inference.settings import Settings
+    from noisewise.planning import Plan
+    from noisewise.regression.confidential import MomentsLaws
+    from noisewise.regression.glm.answers import Effects
+    from noisewise.regression.glm.rows import GlmRows
+    from noisewise.regression.observed import Observed
+    from noisewise.regression.prediction import Prediction
+    from noisewise.regression.subject import Place
+    from noisewise.release import Release
+
+__all__ = ["LogisticRegression", "MomentsGlm", "PoissonRegression", "ProbitRegression"]
+
+
+@dataclass(frozen=True, slots=True, init=False, eq=False)
+class MomentsGlm(ModelBase):
+    """What the three regressions share; `link` says how the response follows s."""
+
+    takes: ClassVar[tuple[str, ...]] = ("features", "response", "intercept", "coefficients", "covariates")
+    needs: ClassVar[tuple[str, ...]] = ("features", "response")
+    link: ClassVar[Link]
+
+    features: tuple[Feature, ...]
+    response: Feature
+    intercept: bool
+    coefficients: object
+    covariates: NormalCovariates | GivenRows | None
+
+    def __init__(
+        self,
+        features: str | Feature | Sequence[str | Feature],
+        response: str | Feature,
+        *,
+        intercept: bool = True,
+        coefficients: object = None,
+        covariates: NormalCovariates | GivenRows | None = None,
+    ) -> None:
+        kind = type(self).__name__
+        x = read_features(several(features, kind), kind)
+        if intercept is not True and intercept is not False:
+            raise InvalidArgument(f"intercept = {intercept!r:.60} must be True or False.", argument="intercept")
+        fields = {"features": x, "response": read_response(response, x, kind), "intercept": intercept}
+        for name, value in {**fields, "coefficients": coefficients, "covariates": covariates}.items():
+            object.__setattr__(self, name, value)
+        if taken := [str(feature) for feature in x if str(feature) in RESERVED]:
+            raise InvalidArgument(f"A feature cannot be named {taken[0]!r}; rename the column.", argument="features")
+        coefficient_moments(coefficients, self.names)
+        self._check_covariates()
+
+    def _check_covariates(self) -> None:
+        if self.covariates is None:
+            return
+        if not isinstance(self.covariates, NormalCovariates | GivenRows):
+            raise InvalidArgument(
+                f"covariates = {self.covariates!r:.60}: give NormalCovariates(...), GivenRows(...) or nothing. Moments "
+                f"of a public sample, or released ones, will not do for a {self.link.name} regression: how often the "
+                "response occurs depends on the whole law of the features, not on their moments.",
+                argument="covariates",
+            )
+        self.covariates.sized(len(self.features))
+        if self.conditions and self.covariates.is_normal:
+            raise InvalidArgument(
+                f"NormalCovariates says that every feature is normal, but {self.conditions[0]} holds a yes/no "
+                "condition and never is. Leave out covariates=, and its share is learnt.",
+                argument="covariates",
+            )
+
+    # ---- what it is ----
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The coefficients, by name: the intercept first, then each feature as it is written."""
+        return (*([INTERCEPT] if self.intercept else []), *(str(feature) for feature in self.features))
+
+    @property
+    def free(self) -> tuple[str, ...]:
+        return self.names
+
+    @property
+    def supports(self) -> Supports:
+        return dict.fromkeys(self.free, REAL)
+
+    @property
+    def unlisted(self) -> tuple[str, ...]:
+        """Draws of the features' law, kept for later questions and not shown in tables."""
+        return (CONFIGURATION_SHARE, NUMBER_MEAN, NUMBER_COVARIANCE)
+
+    @property
+    def conditions(self) -> tuple[Feature, ...]:
+        """The features that hold a yes/no condition, so that no normal law is theirs."""
+        return tuple(feature for feature in self.features if has_conditions(feature))
+
+    def configurations(self, schemas: Sequence[Schema]) -> Configurations:
+        """The combinations of yes/no features, and what each feature is within them."""
+        from noisewise.regression.glm.covariates import combinations
+
+        return combinations(self.covariates, self.features, schemas)
+
+    # ---- learning ----
+
+    @property
+    def methods(self) -> Methods[Method]:
+        from noisewise.regression.glm.learn import METHODS
+
+        return METHODS
+
+    @property
+    def title(self) -> str:
+        return f"Inferring {', '.join(self.names)}"
+
+    def observe(self, releases: object, settings: Settings) -> Observed:
+        """What the releases say, by holder."""
+        from noisewise.regression.observed import observe
+
+        return observe(releases, self.features, self.response, intercept=self.intercept, n=settings.n)
+
+    def learn(self, observed: Observed, settings: Settings) -> Found:
+        """Draws of the coefficients and of the features' law."""
+        from noisewise.regression.glm.learn import learn
+
+        return learn(self, observed, settings)
+
+    # ---- simulation, checks ----
+
+    def sample_prior(self, rng: np.random.Generator, count: int) -> dict[str, Floats]:
+        """`count` draws from the prior, of the features' law too; defaults need a release first."""
+        from noisewise.regression.glm.prior_draws import sample_prior
+
+        return sample_prior(self, rng, count)
+
+    def theta_at(self, at: object) -> dict[str, Floats]:
+        """Rows of parameters from numbers by name: the coefficients, and the features' law.
+
+        That law is configuration_share (C,), number_mean (C, k) and number_covariance (k, k), for C combinations of
+        yes/no features and k numbers; with covariates= it may be left out, and is the one expected by it.
+        """
+        from noisewise.regression.glm.prior_draws import theta_at
+
+        return theta_at(self, at)
+
+    def rows_at(self, place: Place, theta: Theta) -> GlmRows:
+        """The law of one row of a release at parameter values."""
+        from noisewise.regression.glm.prior_draws import rows_at
+
+        return rows_at(self, place, theta)
+
+    def simulate_values(
+        self, rng: np.random.Generator, plan: Plan, theta: Theta, *, n: int | None = None, approximate: bool = False
+    ) -> NDArray[np.int64]:
+        """The published integers (K, size) of K simulated data sets, one for each row of theta."""
+        from noisewise.regression.replicate import simulate_values
+
+        return simulate_values(rng, self, plan, theta, n=n)
+
+    def degrees(self, releases: tuple[Release, ...], theta: Theta) -> Degrees:
+        """Released sums against coefficients and the law of the features."""
+        from noisewise.regression.degrees import moment_degrees
+
+        return moment_degrees(self, releases)
+
+    def joint_likelihood(
+        self, releases: tuple[Release, ...], *, likelihood: str = "auto", n: object = None
+    ) -> MomentsLaws:
+        """The laws from which the confidential moments are drawn, one for each release."""
+        from noisewise.regression.confidential import MomentsLaws
+
+        return MomentsLaws.of(self, releases, n=n)
+
+    # ---- answers ----
+
+    def predict(
+        self, posterior: Posterior, X: object, *, level: float = 0.9, kind: str = "mean", seed: int | None = None
+    ) -> Prediction:
+        """The law of the probability (or rate) at each row of X; kind="response" is that of a new response.
+
+        X is an array (rows, features), or columns by name, in the units of the columns.
+        """
+        from noisewise.regression.glm.answers import predict
+
+        return predict(self, posterior, X, level=level, kind=kind, seed=seed)
+
+    def predict_mean(self, posterior: Posterior, X: object) -> Floats:
+        """The posterior mean of the probability (or rate) at each row of X."""
+        from noisewise.regression.glm.answers import mean_draws
+
+        return np.asarray(mean_draws(self, posterior, X)[1].mean(axis=0))
+
+    def predict_proba(self, posterior: Posterior, X: object) -> Floats:
+        """P(y = 0) and P(y = 1) (rows, 2) of a new response at each row of X; for yes/no responses."""
+        if self.link.is_count:
+            raise Unsupported("A count has no probability of yes; ask for predict(posterior, X), its rate.")
+        yes = self.predict_mean(posterior, X)
+        return np.column_stack([1 - yes, yes])
+
+    def effects(self, posterior: Posterior, *, level: float = 0.9) -> Effects:
+        """e^beta of every feature, with its interval: odds ratios, or rate ratios, for one more unit of it."""
+        from noisewise.regression.glm.answers import effects
+
+        return effects(self, posterior, level=level)
+
+    def answer_sources(self, theta: Theta, releases: Sequence[Release]) -> tuple[AnswerSource, ...]:
+        """Coefficients, and odds ratios or rate ratios, in people's terms."""
+        from noisewise.regression.glm.answers import answer_sources
+
+        return answer_sources(self, theta, releases)
+
+    # ---- text ----
+
+    def text_arguments(self) -> dict[str, str]:
+        """Its arguments as a spec file writes them."""
+        from noisewise.regression.text import belief_text
+
+        named = {"features": repr([str(feature) for feature in self.features]), "response": repr(str(self.response))}
+        if not self.intercept:
+            named["intercept"] = "False"
+        beliefs = {"coefficients": self.coefficients, "covariates": self.covariates}
+        return named | {name: belief_text(value) for name, value in beliefs.items() if value is not None}
+
+    @classmethod
+    def from_nodes(cls, nodes: Mapping[str, ast.expr]) -> Self:
+        """The regression that these arguments describe."""
+        from noisewise.regression.text import arguments_of
+
+        return cls(**arguments_of(nodes))
+
+    def __repr__(self) -> str:
+        features = ", ".join(str(feature) for feature in self.features)
+        end = "" if self.intercept else ", intercept=False"
+        return f"{type(self).__name__}([{features}], {self.response}{end})"
+
+
+class LogisticRegression(MomentsGlm):
+    """A yes/no response whose log odds are linear in features: P(y = 1) = 1/(1 + exp(-(beta_0 + beta' f))).
+
+    Parameters
+    ----------
+    features : list of columns and features, as in the release.
+    response : a condition such as `column("relapse").equals("yes")`, or a column with bounds [0, 1].
+    intercept : whether there is one; default True.
+    coefficients : `stats.norm` for all, a mapping or list of them, `stats.multivariate_normal`, or "learned"; by
+        default N(0, (2.5/s)^2) for the log odds ratio of one unit, s the likely sd of a number by public numbers (1 for
+        a yes/no feature), and N(0, 2.5^2) for the log odds where features are likely to lie.
+    covariates : `NormalCovariates`, `GivenRows`, or nothing: yes/no features as such, numbers normal within their
+        combinations.
+
+    Examples
+    --------
+    `infer(release, LogisticRegression(["age"], column("relapse").equals("yes")))`
+    """
+
+    __slots__ = ()
+    text_name: ClassVar[str] = "logistic_regression"
+    link: ClassVar[Link] = LOGIT_LINK
+
+
+class ProbitRegression(MomentsGlm):
+    """A yes/no response with P(y = 1) = Phi(beta_0 + beta' f).
+
+    Parameters as of `LogisticRegression`; the default prior has 1.5 for 2.5.
+
+    Examples
+    --------
+    `infer(release, ProbitRegression(["dose"], column("died").equals(1)))`
+    """
+
+    __slots__ = ()
+    text_name: ClassVar[str] = "probit_regression"
+    link: ClassVar[Link] = PROBIT_LINK
+
+
+class PoissonRegression(MomentsGlm):
+    """A count whose log rate is linear in features, as it was clamped at its declared bound: y ~ Poisson(e^s).
+
+    Parameters
+    ----------
+    features : list of columns and features, as in the release.
+    response : one column `Bounded(0, B)`, B whole; counts above B are B (or were refused, if the schema says so).
+    intercept : whether there is one; default True.
+    coefficients : as of `LogisticRegression`; by default N(0, (1.5/s)^2), and N(log(B/4), 1.5^2) for the log rate where
+        features are likely to lie.
+    covariates : as of `LogisticRegression`.
+
+    Examples
+    --------
+    `infer(release, PoissonRegression(["age"], "visits"))`
+    """
+
+    __slots__ = ()
+    text_name: ClassVar[str] = "poisson_regression"
+    link: ClassVar[Link] = POISSON_LINK

@@ -1,0 +1,189 @@
+"""The report: the answer first, everything escaped and well-formed, nothing fetched, whatever the names hold."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import noisewise as nw
+from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.html import Picture, Section, Table, page, pieces
+from noisewise.inference.posterior import Posterior
+from noisewise.report.posterior_page import posterior_page
+
+NASTY = "<img src=x onerror=alert(1)> & $x_1$"
+VOID = {"meta", "img", "source", "br"}
+GAMMA = nw.Gamma(shape=stats.halfnorm(scale=10), rate=stats.halfnorm(scale=0.5))
+ONE_UNKNOWN = nw.Normal(mean=stats.norm(50, 50), sd=29)
+INCOME = nw.column("income")
+X, NUMBERS = nw.column("x"), nw.Bounded(0, 40)
+TRUTH = {"shape": 3.0, "rate": 1 / 17}
+
+
+class Parsed(HTMLParser):
+    """A page read strictly: every tag closed in its place; its tags, texts by tag, and what it would fetch."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.texts: dict[str, list[str]] = {}
+        self.fetched: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.fetched += [value or "" for name, value in attrs if name in ("src", "href", "srcset", "data", "action")]
+        assert not [name for name, _ in attrs if name.startswith("on")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and data.strip():
+            self.texts.setdefault(self.open[-1], []).append(data)
+
+
+def released(*features: object, name: str = "income", unit: str = "thousand EUR") -> nw.Release:
+    schema = nw.Schema({name: nw.Bounded(0, 250, unit=unit)}, n=4000, neighbours="change-one")
+    plan = nw.plan(nw.Mean(*features), schema, guarantee=nw.PureDP(1))
+    return nw.simulate(plan, GAMMA, at=TRUTH, seed=1)
+
+
+@pytest.fixture(scope="module")
+def posterior() -> Posterior:
+    return nw.infer(released(INCOME, INCOME**2), GAMMA, seed=1, progress=False)
+
+
+def test_the_answer_stands_first_and_the_diagnostics_last(posterior: Posterior) -> None:
+    found = Parsed(posterior_page(posterior))
+    (headline,) = found.texts["h1"]
+    assert re.match(r"The mean income is [\d.]+ thousand EUR, 90 % interval [\d.]+ to [\d.]+, from 4000", headline)
+    assert found.tags.index("img") < found.tags.index("h2")
+    headings = found.texts["h2"]
+    assert headings[0] == "The answers"
+    assert headings.index("How sure, and why") < headings.index("What was released, and at which price")
+    assert headings[-1] == "How it was computed"
+
+
+def test_tables_are_tables_and_no_terminal_text_is_left(posterior: Posterior) -> None:
+    found = Parsed(posterior_page(posterior))
+    assert "pre" not in found.tags
+    assert {"mean", "sd", "median"} <= set(found.texts["td"])
+    assert "thousand EUR" in found.texts["td"]
+
+
+def test_nothing_is_fetched_and_dark_print_and_narrow_screens_are_thought_of(posterior: Posterior) -> None:
+    text = posterior_page(posterior)
+    found = Parsed(text)
+    assert found.fetched
+    assert all(link.startswith("data:image/png;base64,") for link in found.fetched)
+    assert not re.search(r"https?:|url\(|@import|<script|<link", text)
+    assert "width=device-width" in text
+    assert "prefers-color-scheme: dark" in text
+    assert "@media print" in text
+    assert found.tags.count("source") >= 2  # the answer's picture and the parameters', drawn again for a telephone
+
+
+def test_names_and_units_of_others_are_text() -> None:
+    release = released(nw.column(NASTY), name=NASTY, unit="<u>EUR</u>")
+    found = nw.infer(release, ONE_UNKNOWN, seed=1, draws=200, progress=False)
+    text = posterior_page(found)
+    parsed = Parsed(text)
+    assert "<img src=x" not in text
+    assert "<u>" not in text
+    assert NASTY in parsed.texts["h1"][0]
+    assert NASTY in Parsed(found._repr_html_()).texts["h2"][0]
+
+
+def test_a_point_has_a_report_without_intervals() -> None:
+    found = nw.infer(released(INCOME), ONE_UNKNOWN, method="mle", progress=False)
+    parsed = Parsed(posterior_page(found))
+    assert "img" not in parsed.tags
+    assert "How it was computed" in parsed.texts["h2"]
+
+
+def test_a_posterior_and_a_survey_show_themselves_in_a_notebook(posterior: Posterior) -> None:
+    parsed = Parsed(posterior._repr_html_())
+    assert parsed.texts["h2"][0].startswith("The mean income is")
+    assert "Converged" in " ".join(parsed.texts["dd"])
+    survey = nw.Survey(nw.Normal(mean=stats.norm(50, 20), sd=10), guarantee=nw.PureDP(1), n_particles=50, seed=1)
+    shown = Parsed(survey._repr_html_())
+    assert "0 counted, 0 waiting" in shown.texts["dd"]
+    assert "mean" in shown.texts["td"]
+
+
+def test_every_kind_of_picture_is_drawn_or_says_why_not(posterior: Posterior) -> None:
+    for kind in (None, "parameters", "distribution"):
+        assert posterior.plot(kind=kind, width=3.6).startswith(b"\x89PNG")
+    assert posterior.plot() == posterior.plot(kind="parameters")
+    with pytest.raises(InvalidArgument, match="did you mean 'distribution'"):
+        posterior.plot(kind="distributions")
+    for kind in ("groups", "contrast", "ratio"):
+        with pytest.raises(Unsupported, match="no groups"):
+            posterior.plot(kind=kind)
+
+
+def test_a_picture_shows_itself_in_a_notebook(posterior: Posterior) -> None:
+    picture = posterior.plot()
+    assert picture._repr_png_() == bytes(picture)  # type: ignore[attr-defined]
+    assert len(repr(picture)) < 60
+
+
+@pytest.mark.parametrize(
+    ("population", "statistic", "column", "at"),
+    [
+        (nw.Poisson(rate=stats.gamma(2)), nw.Mean(X), NUMBERS, {"rate": 4.0}),
+        (nw.Categorical(p=stats.dirichlet([1, 1])), nw.Histogram("x"), nw.Levels(["$b", "<c>"]), {"p": [0.6, 0.4]}),
+        (nw.LogNormal(log_mean=stats.norm(0, 1), log_sd=1), nw.Histogram("x", [1, 2, 4]), NUMBERS, {"log_mean": 0.0}),
+        (nw.Gamma(shape=0.5, rate=stats.halfnorm(scale=1)), nw.Mean(X), NUMBERS, {"rate": 0.3}),
+    ],
+    ids=["counts", "levels", "histogram", "a pole at 0"],
+)
+def test_distributions_of_every_sort_of_column_are_drawn(population, statistic, column, at) -> None:
+    schema = nw.Schema({"x": column}, n=500, neighbours="change-one")
+    release = nw.simulate(nw.plan(statistic, schema, guarantee=nw.PureDP(1)), population, at=at, seed=3)
+    found = nw.infer(release, population, seed=3, draws=100, chains=2, progress=False)
+    assert found.plot(kind="distribution").startswith(b"\x89PNG")
+
+
+def test_the_band_drawn_is_that_of_the_density_at_the_draws(posterior: Posterior) -> None:
+    """Against scipy's gamma density at the draws themselves."""
+    from noisewise.report.posterior_pictures import Sheet, _panel
+
+    (source,) = [one for one in posterior.answer_sources() if one.column == "income"]
+    panel = _panel(posterior, source, Sheet())  # type: ignore[arg-type]
+    shape, rate = (posterior.draws[name].ravel() for name in ("shape", "rate"))
+    inside = panel.x > 5
+    exact = stats.gamma(shape[:, None], scale=1 / rate[:, None]).pdf(panel.x[inside])
+    np.testing.assert_allclose(panel.middle[inside], exact.mean(axis=0), rtol=0.02, atol=1e-6)
+    wide = panel.high[inside] - panel.low[inside]
+    np.testing.assert_allclose(wide, np.subtract(*np.quantile(exact, [0.95, 0.05], axis=0)), rtol=0.25, atol=1e-6)
+
+
+def test_the_mark_is_the_published_mean_with_its_noise() -> None:
+    from noisewise.report.published import published_marks
+
+    release = released(INCOME, INCOME**2, INCOME.clip(0, 120))
+    first, second = published_marks([release], "income")
+    assert (first.name, second.name) == ("mean(income)", "mean(clip(income, 0, 120))")
+    assert first.value == pytest.approx(release.estimate[0])
+    sd = 250 * 3 * np.sqrt(2) / 4000  # three features share epsilon = 1, each with range 250 at n = 4000
+    assert 0.1 * sd < first.high - first.value < 3 * sd
+
+
+def test_an_empty_page_and_a_page_of_pieces_are_well_formed() -> None:
+    Parsed(page("t", "l", []))
+    section = Section(
+        "a", "b\n\nc", "d", ("e",), [("f", "g")], b"", [Picture(b"no png", "x")], [("t", "u")], [Table((), [])]
+    )
+    Parsed(page("t", "l", [section], headline="h"))
+    Parsed(pieces(section))
