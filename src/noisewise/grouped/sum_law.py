@@ -16,9 +16,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import gammaln, logsumexp, xlog1py, xlogy
+from scipy.special import gammaln, xlog1py, xlogy
 
 from noisewise.errors import Unsupported
+from noisewise.grouped.zoom import log_total
 from noisewise.likelihood import normal_laplace, normal_laplace_pair, normal_laplaces
 from noisewise.types import Array, Floats, Ints
 
@@ -192,7 +193,7 @@ class SumLaw:
         for one in self.seen:
             total = total + one.log_noise(values[..., one.feature])
         with np.errstate(divide="ignore"):
-            return np.asarray(logsumexp(total, b=weight, axis=-1))
+            return log_total(total + np.log(weight), -1)
 
     def of_yes_and_no(self, n: Array | Ints, share: Array, ends: tuple[float, float]) -> Floats:
         """Features that take two values: n low + k (high - low), k ~ Binomial(n, share), where that is summed.
@@ -210,5 +211,5 @@ class SumLaw:
         total = size * ends[0] + k * (ends[1] - ends[0])
         for one in self.seen:
             log_k = log_k + one.log_noise(total)
-        found[few] = logsumexp(np.where(inside, log_k, -np.inf), axis=-1)
+        found[few] = log_total(np.where(inside, log_k, -np.inf), -1)
         return found
