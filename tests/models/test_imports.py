@@ -8,7 +8,7 @@ import sys
 import pytest
 
 GROUND = {"errors", "exact", "expressions", "models", "populations", "printable", "schema", "statistics"}
-GROUND |= {"types", "lattice", "laws", "privacy"}  # a statistic settles its own noise: common ground, and light
+GROUND |= {"html", "types", "lattice", "laws", "privacy"}  # a statistic settles its own noise: common ground, and light
 HEAVY = {"numba", "matplotlib", "arviz", "jax", "ibis", "duckdb", "opendp"}
 MADE = {
     "regression": "nw.LinearRegression('x', 'y')",
