@@ -23,7 +23,7 @@ from noisewise.statistics.feature import Feature
 from noisewise.statistics.units import feature_unit
 from noisewise.types import Theta
 
-__all__ = ["coefficient_units", "link_sources", "regression_sources"]
+__all__ = ["coefficient_units", "condition_words", "one_more", "regression_sources"]
 
 
 def regression_sources(
@@ -36,7 +36,7 @@ def regression_sources(
     for feature in features:
         drawn = Drawn("coefficient", np.asarray(theta[str(feature)]), units.get(str(feature), ""), str(feature))
         told = Drawn("coefficient", drawn.values, unit, str(feature))
-        line = Headline(_one_more(feature, releases), told, "goes with", f" of {name}", is_signed=True)
+        line = Headline(one_more(feature, releases), told, "goes with", f" of {name}", is_signed=True)
         sources.append(NumberDraws(str(feature), (drawn,), (line,)))
     numbers = [Drawn(INTERCEPT, np.asarray(theta[INTERCEPT]), unit, name)] if INTERCEPT in theta else []
     if NOISE_VARIANCE in theta:
@@ -48,28 +48,6 @@ def regression_sources(
             explained = np.einsum("ki,kij,kj->k", slopes, covariance, slopes)
             numbers.append(Drawn("R2", explained / (explained + variance), "", name))
     return (*sources, *([NumberDraws(name, tuple(numbers))] if numbers else []))
-
-
-def link_sources(
-    theta: Theta, features: Sequence[Feature], response: Feature, releases: Sequence[Release], *, ratio: str | None
-) -> tuple[AnswerSource, ...]:
-    """The coefficients of a response behind a link, and e^coefficient where that has a name (odds or rate ratio)."""
-    sources, name = [], _named(response)
-    for feature in features:
-        values = np.asarray(theta[str(feature)])
-        unit = "" if feature.is_condition else f"per {singular(_unit(feature, releases)) or 'unit'}"
-        numbers = [Drawn("coefficient", values, unit, str(feature))]
-        line = Headline(
-            _one_more(feature, releases), numbers[0], "goes with", f" of the score of {name}", is_signed=True
-        )
-        if ratio is not None:
-            numbers.append(Drawn(ratio, np.exp(np.minimum(values, 700.0)), unit, str(feature)))
-            told = Drawn(ratio, numbers[1].values, "", str(feature))
-            line = Headline(
-                line.subject, told, f"goes with {'an' if ratio[0] in 'aeiou' else 'a'} {ratio} of {name} of"
-            )
-        sources.append(NumberDraws(str(feature), tuple(numbers), (line,)))
-    return tuple(sources)
 
 
 def coefficient_units(features: Sequence[Feature], response: Feature, releases: Sequence[Release]) -> dict[str, str]:
@@ -95,13 +73,15 @@ def _has(feature: Feature, release: Release) -> bool:
     return feature.columns() <= set(release.schema.columns)
 
 
-def _named(feature: Feature) -> str:
-    """smoker = yes for equals(smoker, 'yes'), else as it is written."""
-    is_level = feature.operation == "equals"
-    return f"{feature.arguments[0]} = {feature.arguments[1]}" if is_level else str(feature)
+def condition_words(feature: Feature) -> str:
+    """A condition as people write it."""
+    if feature.operation == "equals":
+        return f"{feature.arguments[0]} = {feature.arguments[1]}"
+    return str(feature)
 
 
-def _one_more(feature: Feature, releases: Sequence[Release]) -> str:
+def one_more(feature: Feature, releases: Sequence[Release]) -> str:
+    """What a coefficient is about: a condition that holds, or one more unit of a number."""
     if feature.is_condition:
-        return _named(feature)
+        return condition_words(feature)
     return f"one more {singular(_unit(feature, releases)) or 'unit'} of {feature}"

@@ -3,11 +3,13 @@
     kind="mean"       g(beta_0 + beta' x): the probability, or the rate, at x, at every draw of the posterior
     kind="response"   a new response at x: 0 or 1 with that probability, a Poisson count with that rate (not clamped)
     effects           e^beta_i: by what one more unit of a feature multiplies the odds, or the rate
+    answer_sources    the same in people's terms, for `posterior.answers()` and the sentence that opens a summary
 Every number comes with its interval; "goes with", never "causes".
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,15 +17,19 @@ import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import integer
+from noisewise.inference.answer_sources import AnswerSource, Drawn, Headline
 from noisewise.inference.intervals import checked_level, equal_tailed
+from noisewise.inference.number_draws import NumberDraws
 from noisewise.inference.posterior import Posterior
+from noisewise.regression.answers import condition_words, one_more
 from noisewise.regression.prediction import KINDS, MOST_LINES, STREAM, Prediction, feature_rows, line_draws
-from noisewise.types import Floats
+from noisewise.release import Release
+from noisewise.types import Floats, Theta
 
 if TYPE_CHECKING:
     from noisewise.regression.glm.model import MomentsGlm
 
-__all__ = ["Effects", "effects", "mean_draws", "predict"]
+__all__ = ["Effects", "answer_sources", "effects", "mean_draws", "predict"]
 
 
 def mean_draws(model: MomentsGlm, posterior: Posterior, X: object) -> tuple[Floats, Floats]:
@@ -102,3 +108,18 @@ def effects(model: MomentsGlm, posterior: Posterior, *, level: float) -> Effects
     low, high = equal_tailed(draws, share)
     names = tuple(str(feature) for feature in model.features)
     return Effects(model.link.ratio, names, np.exp(np.median(draws, axis=0)), np.exp(low), np.exp(high), share)
+
+
+def answer_sources(model: MomentsGlm, theta: Theta, releases: Sequence[Release]) -> tuple[AnswerSource, ...]:
+    """One source for each feature: its coefficient, and what one unit more of it multiplies the odds or the rate by."""
+    sources = []
+    for feature in model.features:
+        values = np.asarray(theta[str(feature)], float)
+        numbers = [Drawn("coefficient", values, "", str(feature))]
+        lines = []
+        if model.link.ratio is not None:
+            numbers.append(Drawn(model.link.ratio, np.exp(values), "", str(feature)))
+            of_what = f" times the {model.link.ratio.split()[0]} of {condition_words(model.response)}"
+            lines.append(Headline(one_more(feature, releases), numbers[-1], "goes with", of_what))
+        sources.append(NumberDraws(str(feature), tuple(numbers), tuple(lines)))
+    return tuple(sources)

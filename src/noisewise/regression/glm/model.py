@@ -230,17 +230,17 @@ class MomentsGlm(ModelBase):
         yes = self.predict_mean(posterior, X)
         return np.column_stack([1 - yes, yes])
 
-    def answer_sources(self, theta: Theta, releases: Sequence[Release]) -> tuple[AnswerSource, ...]:
-        """The coefficients, and their odds ratios or rate ratios."""
-        from noisewise.regression.answers import link_sources
-
-        return link_sources(theta, self.features, self.response, releases, ratio=self.link.ratio)
-
     def effects(self, posterior: Posterior, *, level: float = 0.9) -> Effects:
         """e^beta of every feature, with its interval: odds ratios, or rate ratios, for one more unit of it."""
         from noisewise.regression.glm.answers import effects
 
         return effects(self, posterior, level=level)
+
+    def answer_sources(self, theta: Theta, releases: Sequence[Release]) -> tuple[AnswerSource, ...]:
+        """Coefficients, and odds ratios or rate ratios, in people's terms."""
+        from noisewise.regression.glm.answers import answer_sources
+
+        return answer_sources(self, theta, releases)
 
     # ---- text ----
 
