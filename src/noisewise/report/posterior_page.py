@@ -48,6 +48,13 @@ SURE = 0.95  # the chance to be the highest from which a headline says so
 MOST_ROWS = 60
 
 
+def chance(share: float) -> str:
+    """A share of draws as a chance: that none or all of them say so is no certainty."""
+    if share > 0.995:
+        return "over 99 %"
+    return "below 1 %" if share < 0.005 else f"{100 * share:.0f} %"
+
+
 def posterior_page(posterior: Posterior, naive: Posterior | None = None, *, why_no_naive: str = "") -> str:
     """The whole page; `naive` is the posterior that ignores the noise, or `why_no_naive` says why there is none."""
     sections = posterior_sections(posterior, naive, why_no_naive=why_no_naive)
@@ -210,7 +217,7 @@ def _contrast_section(posterior: Posterior) -> list[Section]:
     told = group_numbers(posterior, Sheet())
     ranking = posterior.rank("mean", column=told[0].column)
     chances = [
-        (group, f"{100 * float(row[0]):.0f} %", f"{float(place):.1f}")
+        (group, chance(float(row[0])), f"{float(place):.1f}")
         for group, row, place in zip(ranking.groups, ranking.probabilities, ranking.expected, strict=True)
     ]
     order = sorted(chances, key=lambda row: float(row[2]))[:MOST_ROWS]
