@@ -213,6 +213,21 @@ def test_groups_are_told_from_the_highest_to_the_lowest(monkeypatch):
     assert many.sentence.startswith("The mean income is highest in g8 (8.0 thousand EUR")
 
 
+def test_no_group_is_called_the_highest_that_may_well_not_be(monkeypatch, rng):
+    """Draws of the groups are independent here: south is the highest in all, 80 and 63 of 100 draws."""
+    for gap, sure in ((3.8, True), (1.2, False), (0.5, False)):
+        means = {"north": rng.permutation(around(48, 1)), "south": rng.permutation(around(48 + gap, 2))}
+        text = grouped(means, monkeypatch).sentence
+        share = np.mean(means["south"] > means["north"])
+        assert (share >= 0.95) == sure
+        assert ("is highest in south" in text) == sure
+        assert ("which is highest or lowest is not sure: estimates go from 48" in text) != sure
+    alone = {"north": rng.permutation(around(10, 1)), "south": around(50, 2), "west": rng.permutation(around(50.1, 2))}
+    text = grouped(alone, monkeypatch).sentence
+    assert text.startswith("The mean income is lowest in north (10")
+    assert "highest" not in text
+
+
 def test_a_model_without_answers_is_refused_by_name_and_its_summary_has_no_sentence(monkeypatch):
     one = posterior(MEAN, NORMAL, [release()])
 

@@ -13,7 +13,7 @@ import noisewise as nw
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.html import Picture, Section, Table, page, pieces
 from noisewise.inference.posterior import Posterior
-from noisewise.report.posterior_page import chance, posterior_page
+from noisewise.report.posterior_page import chance_words, posterior_page
 
 NASTY = "<img src=x onerror=alert(1)> & $x_1$"
 VOID = {"meta", "img", "source", "br"}
@@ -190,6 +190,6 @@ def test_an_empty_page_and_a_page_of_pieces_are_well_formed() -> None:
 
 
 def test_a_chance_that_no_draw_contradicts_is_no_certainty() -> None:
-    assert [chance(share) for share in (0.0, 0.001, 0.25, 0.9, 0.999, 1.0)] == [
+    assert [chance_words(share) for share in (0.0, 0.001, 0.25, 0.9, 0.999, 1.0)] == [
         "below 1 %", "below 1 %", "25 %", "90 %", "over 99 %", "over 99 %",
     ]  # fmt: skip

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from noisewise.errors import Incomparable, NoisewiseError
 from noisewise.inference.answer_sources import AnswerSource, Headline
 from noisewise.inference.answers import Quantity, summarised
@@ -26,6 +28,7 @@ __all__ = ["opening_lines", "price_words", "sentence"]
 
 MOST_CLAUSES, MOST_GROUPS = 4, 6
 LEVEL = 0.9
+SURE = 0.95  # the chance from which a group is called the highest or the lowest
 
 
 def opening_lines(posterior: Posterior) -> list[str]:
@@ -102,14 +105,28 @@ def _by_group(posterior: Posterior, sources: Sequence[AnswerSource], level: floa
         return ""
     known.sort(key=lambda entry: -(entry[2].estimate or 0.0))
     top, bottom = known[0], known[-1]
-    subject = f"{_hedge(posterior)}{top[1].subject}"
-    text = f"{subject} is highest in {top[0]} ({_words(top[2], top[1])})"
-    if len(known) > 1:
-        text += f" and lowest in {bottom[0]} ({_words(bottom[2], bottom[1])})"
+    ends = [
+        f"is {which} in {group} ({_words(one, headline)})"
+        for which, sign, (group, headline, one) in (("highest", 1, top), ("lowest", -1, bottom))[: len(known)]
+        if posterior.is_point or _share_of_first([other for *_, other in known][::sign], sign) >= SURE
+    ]
+    text = f"{_hedge(posterior)}{top[1].subject} {' and '.join(ends).replace(' and is ', ' and ')}"
+    if not ends:
+        text = (
+            f"{_hedge(posterior)}{top[1].subject} is told by group, and which is highest or lowest is not sure: "
+            f"estimates go from {_words(bottom[2], bottom[1])} in {bottom[0]} to {_words(top[2], top[1])} in {top[0]}"
+        )
     text = text[0].upper() + text[1:] + ending
     if len(known) > MOST_GROUPS:
         return text
     return "\n".join([text, *(f"  {group}: {_words(one, headline)}" for group, headline, one in known)])
+
+
+def _share_of_first(told: Sequence[Quantity], sign: int) -> float:
+    """The share of draws in which the first number is the largest of all (the smallest, where the sign is -1)."""
+    draws = [np.ravel(np.asarray(one.draws, float)) for one in told]
+    with np.errstate(invalid="ignore"):
+        return float(np.mean(np.argmax(sign * np.stack(draws), axis=0) == 0))
 
 
 def _from(posterior: Posterior) -> str:

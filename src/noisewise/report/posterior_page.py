@@ -22,7 +22,7 @@ from noisewise.inference.answers import Answers, Quantity
 from noisewise.inference.diagnostics import ess_bulk, ess_tail, mcse_mean, rhat
 from noisewise.inference.intervals import equal_tailed
 from noisewise.inference.posterior import Posterior
-from noisewise.inference.sentence import price_words, sentence
+from noisewise.inference.sentence import SURE, price_words, sentence
 from noisewise.inference.told import number_words
 from noisewise.report.canvas import NARROW, WIDE
 from noisewise.report.plots import trace_plot
@@ -44,11 +44,10 @@ __all__ = [
 LEVEL = 0.9
 MOST_TRACES = 6
 LAWS = "The distribution that was learnt for each group; the band holds it, place by place, with 90 %."
-SURE = 0.95  # the chance to be the highest from which a headline says so
 MOST_ROWS = 60
 
 
-def chance(share: float) -> str:
+def chance_words(share: float) -> str:
     """A share of draws as a chance: that none or all of them say so is no certainty."""
     if share > 0.995:
         return "over 99 %"
@@ -217,7 +216,7 @@ def _contrast_section(posterior: Posterior) -> list[Section]:
     told = group_numbers(posterior, Sheet())
     ranking = posterior.rank("mean", column=told[0].column)
     chances = [
-        (group, chance(float(row[0])), f"{float(place):.1f}")
+        (group, chance_words(float(row[0])), f"{float(place):.1f}")
         for group, row, place in zip(ranking.groups, ranking.probabilities, ranking.expected, strict=True)
     ]
     order = sorted(chances, key=lambda row: float(row[2]))[:MOST_ROWS]
