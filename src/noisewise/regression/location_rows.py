@@ -9,6 +9,7 @@ Rows that meet their bounds are clamped where they are drawn one by one, and not
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,17 +94,23 @@ class LocationLaw:
 
     def rows(self, rng: np.random.Generator, k: int, count: int) -> Floats:
         """Rows (count, p) of the k-th parameter value; those outside are drawn again where they would be refused."""
-        rows = self._drawn(rng, k, count)
-        if self.clamps:
-            return np.clip(rows, self.low, self.high)
-        for _ in range(MOST_TRIES):
-            outside = np.any((rows < self.low) | (rows > self.high), axis=1)
-            if not outside.any():
-                return rows
-            rows[outside] = self._drawn(rng, k, int(outside.sum()))
-        raise Unsupported("Hardly any row of the fitted model lies within the bounds; it cannot be simulated.")
+        bounds = (self.low, self.high)
+        return bounded_rows(lambda more: self._drawn(rng, k, more), count, bounds, clamps=self.clamps)
 
     def _drawn(self, rng: np.random.Generator, k: int, count: int) -> Floats:
         which = draw_configurations(rng, np.broadcast_to(self.share[k], (count, self.share.shape[1])))
         z = rng.standard_normal((count, self.factor.shape[-1]))
         return np.asarray(self.mean[k, which] + np.einsum("nij,nj->ni", self.factor[k, which], z))
+
+
+def bounded_rows(drawn: Callable[[int], Floats], count: int, bounds: tuple[Floats, Floats], *, clamps: bool) -> Floats:
+    """`count` rows clamped to the bounds, or, where records outside are refused, drawn again until all are inside."""
+    rows, (low, high) = drawn(count), bounds
+    if clamps:
+        return np.clip(rows, low, high)
+    for _ in range(MOST_TRIES):
+        outside = np.any((rows < low) | (rows > high), axis=1)
+        if not outside.any():
+            return rows
+        rows[outside] = drawn(int(outside.sum()))
+    raise Unsupported("Hardly any row of the fitted model lies within the bounds; it cannot be simulated.")

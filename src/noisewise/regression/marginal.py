@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -188,10 +189,17 @@ def _at_mode(
     if not best.fun < 1e300:
         raise NoisewiseError("The posterior density is not a positive number at any start; check bounds and priors.")
     mode = np.asarray(best.x, np.float64)
-    return Posterior(density, walk, data, mode, inverse_factor(_hessian(density, data, mode)))
+    return Posterior(density, walk, data, mode, inverse_factor(curvature(density, data, mode)))
 
 
-def _hessian(density: Callable[..., float], data: Data | ChangedData | LocationData, mode: Floats) -> Floats:
+class Believed(Protocol):
+    """The data of a density, as far as its curvature asks for them."""
+
+    @property
+    def belief(self) -> Belief: ...
+
+
+def curvature(density: Callable[..., float], data: Believed, mode: Floats) -> Floats:
     """- d^2 log p by central differences; for many mixing variances, each N(0, 1) a priori, the identity will do."""
     size = len(mode)
     known = size if size <= LARGEST_HESSIAN else int(data.belief.mixing)

@@ -19,10 +19,9 @@ from noisewise.regression.glm.links import Link
 from noisewise.regression.glm.problem import Cap, shared_arrays
 from noisewise.regression.glm.row_moments import row_scratch
 from noisewise.regression.location import CONFIGURATION_SHARE, NUMBER_COVARIANCE, NUMBER_MEAN, draw_configurations
+from noisewise.regression.location_rows import bounded_rows
 from noisewise.regression.units import Units
 from noisewise.types import Floats, Integers, Theta
-
-MOST_TRIES = 1000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,15 +62,8 @@ class GlmRows:
 
     def rows(self, rng: np.random.Generator, k: int, count: int) -> Floats:
         """Rows (count, d + 1) of the k-th parameter value; where records outside are refused, drawn again."""
-        rows = self._drawn(rng, k, count)
-        if self.clamps:
-            return np.clip(rows, self.low, self.high)
-        for _ in range(MOST_TRIES):
-            outside = np.any((rows < self.low) | (rows > self.high), axis=1)
-            if not outside.any():
-                return rows
-            rows[outside] = self._drawn(rng, k, int(outside.sum()))
-        raise Unsupported("Hardly any row of the fitted model lies within the bounds; it cannot be simulated.")
+        bounds = (self.low, self.high)
+        return bounded_rows(lambda more: self._drawn(rng, k, more), count, bounds, clamps=self.clamps)
 
     def _drawn(self, rng: np.random.Generator, k: int, count: int) -> Floats:
         which = draw_configurations(rng, np.broadcast_to(self.share[k], (count, self.share.shape[1])))

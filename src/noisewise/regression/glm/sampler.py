@@ -24,7 +24,7 @@ from noisewise.regression import location
 from noisewise.regression.coordinates import Belief, unknowns
 from noisewise.regression.glm.density import GlmData, glm_density, glm_walk, many_densities
 from noisewise.regression.glm.problem import GlmProblem, glm_data, size_of
-from noisewise.regression.marginal import inverse_factor
+from noisewise.regression.marginal import curvature, inverse_factor
 from noisewise.types import Floats
 
 WEIGHTS, CHAINS = "importance", "hamiltonian"  # the methods by name
@@ -35,8 +35,6 @@ PROPOSALS = 4  # for each draw that is asked for
 MOST_PROPOSALS, FEWEST_PROPOSALS = 400_000, 8000
 SPREADS = (1.0, 0.2, 5.0)
 FIRST_STEPS, MOST_STEPS = 25, 2000
-DIFFERENCE = 1e-4
-LARGEST_HESSIAN = 120
 CONTINUATIONS, RHAT_LIMIT = 2, 1.01
 ALMOST = 1e-3  # slopes of a first guess: at 0 the direction in which s varies is not defined
 
@@ -106,7 +104,7 @@ def found_mode(data: GlmData) -> Mode:
     height, position = climbed(min(starts, key=lambda found: found[0])[1], MOST_STEPS)
     if not height < 1e300:
         raise NoisewiseError("The posterior density is not a positive number at any start; check bounds and priors.")
-    return Mode(position, inverse_factor(_hessian(data, position)))
+    return Mode(position, inverse_factor(curvature(glm_density, data, position)))
 
 
 def _first_guess(data: GlmData, size: int, spread: float) -> Floats:
@@ -121,21 +119,6 @@ def _first_guess(data: GlmData, size: int, spread: float) -> Floats:
         position[at + i] = math.log(factor[i, i])
         at += i + 1
     return position
-
-
-def _hessian(data: GlmData, mode: Floats) -> Floats:
-    """- d^2 log p by central differences; the identity for mixing variances where these are many."""
-    size = len(mode)
-    known = size if size <= LARGEST_HESSIAN else int(data.belief.mixing)
-    hessian, up, down = np.eye(size), np.zeros(size), np.zeros(size)
-    for i in range(known):
-        moved = mode.copy()
-        moved[i] = mode[i] + DIFFERENCE
-        glm_density(moved, data, up)
-        moved[i] = mode[i] - DIFFERENCE
-        glm_density(moved, data, down)
-        hessian[i, :known] = (down - up)[:known] / (2 * DIFFERENCE)
-    return np.asarray((hessian + hessian.T) / 2)
 
 
 # ---- importance sampling ----
