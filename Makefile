@@ -38,8 +38,8 @@ test-spark: $(READY)
 	$(BIN)/python -m pytest tests/holder/test_spark.py
 
 test-postgres: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements-dev.txt -e '.[dev,postgres-server]'
-	$(BIN)/python -m pytest tests/holder/test_postgres.py
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements-dev.txt -e '.[dev,survey,postgres-server]'
+	$(BIN)/python -m pytest -m "not slow" tests/holder/test_postgres.py tests/collector tests/system/test_collector_processes.py
 
 lint: $(READY)
 	$(BIN)/ruff check src tests benchmarks tools

@@ -48,7 +48,8 @@ from noisewise.cli.spec import Spec
 def spec(path):
     read = Spec.read(Path(path))
     return read.population(), read.plans()
-load = {"release": nw.Release.load, "posterior": nw.Posterior.load, "survey": nw.Survey.load, "spec": spec}
+load = {"release": nw.Release.load, "measurement": nw.Measurement.load,
+        "posterior": nw.Posterior.load, "survey": nw.Survey.load, "spec": spec}
 warnings.simplefilter("error")
 def seconds():
     used = resource.getrusage(resource.RUSAGE_SELF)
@@ -108,6 +109,39 @@ def hostile_releases() -> Iterator[tuple[str, str]]:
     yield "powers", forged(statistic=mean_of("x*10**5000"))
     yield "many-columns", forged(schema=columns(**{f"c{k}": {"bounds": [0, 1]} for k in range(40_000)}))
     yield "a-large-bound", forged(schema=columns(x={"bounds": [0, 10**900]}))
+
+
+def hostile_measurements() -> Iterator[tuple[str, str]]:
+    """The same entries that make a release dear, and those of noise and of many cells."""
+    schema = nw.Schema({"x": nw.Bounded(0, 1)}, n=100, neighbours="change-one")
+    made = nw.measurement(nw.Mean("x"), schema, 0.5, noise=nw.laplace_noise(scale=0.01)).to_dict()
+
+    def changed(**entries: Any) -> str:
+        plain = {key: value for key, value in {**made, **entries}.items() if key != "hash"}
+        text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+        digest = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+        return json.dumps({**plain, "hash": digest}, separators=(",", ":"))
+
+    many = SIZE // 4
+    cliques = {"kind": "marginals", "cliques": [["a", "b", "c", "d"]]}
+    levels = {name: {"levels": [str(k) for k in range(9000)]} for name in "abcd"}
+    yield "good", changed()
+    yield "nested", "[" * SIZE
+    yield "values", changed(value=[0.5] * many)
+    yield "scales", changed(noise={"kind": "laplace", "scale": [1.5] * many, "rounded": False})
+    yield "answers", changed(statistic={"kind": "records", "feature": "x"}, value=[0.5] * many)
+    yield (
+        "many-answers",
+        changed(
+            statistic={"kind": "records", "feature": "x"}, value=[0.5] * many, schema={**made["schema"], "n": many}
+        ),
+    )
+    yield "cells", changed(statistic=cliques, schema={**made["schema"], "columns": levels})
+    yield "response", changed(noise={"kind": "randomized-response", "keep": "1/2", "cells": 10**9})
+    yield "long-keep", changed(noise={"kind": "randomized-response", "keep": "1/" + "9" * 900_000, "cells": 2})
+    yield "long-feature", changed(statistic={"kind": "mean", "features": ["x" + "+x" * (SIZE // 2)]})
+    yield "many-features", changed(statistic={"kind": "mean", "features": ["x**2"] * (SIZE // 30)})
+    yield "tiny-scale", changed(noise={"kind": "laplace", "scale": [1e-90], "rounded": False})
 
 
 def npy(array: Any) -> bytes:
@@ -195,7 +229,10 @@ def hostile_surveys(folder: Path) -> Iterator[tuple[str, bytes]]:
         archive({**header, "fixed": [nw.Query.cells(range(30_000), guarantee=nw.PureDP(2)).to_dict()]}, arrays),
     )
     asked = [[k, nw.Query.clip(0, 1 + k, guarantee=nw.PureDP(2)).to_dict()] for k in range(1, 1000)]
-    yield "open", archive({**header, "issued": 10**6, "open": asked}, arrays)
+    kinds, numbers = np.array([0, 1] + [0] * 999, np.uint8), np.array([0, *range(1000)], np.int64)
+    log = {"log_kind": npy(kinds), "log_number": npy(numbers)}
+    yield "open", archive({**header, "issued": 1000, "open": asked}, {**arrays, **log})
+    yield "log", archive({**header, "issued": 10**6}, {**arrays, "log_number": npy(np.zeros(10**5, np.int64))})
     yield "heavy-tail", archive({**header, "population": {"x": "population(zipf, a=uniform(1.0001, 0.0001), loc=0)"}},
                                 arrays)  # fmt: skip
 
@@ -212,7 +249,7 @@ def hostile_specs() -> Iterator[tuple[str, str]]:
 
 
 GOOD = {"good.release", "good.posterior", "good.survey", "heavy-tail.posterior", "edges.survey", "open.survey",
-        "categories.posterior"}  # fmt: skip
+        "categories.posterior", "good.measurement", "many-answers.measurement"}  # fmt: skip
 
 
 def test_no_file_of_a_megabyte_costs_more_than_it_may(tmp_path: Path) -> None:
@@ -220,7 +257,7 @@ def test_no_file_of_a_megabyte_costs_more_than_it_may(tmp_path: Path) -> None:
     folder.mkdir()
     kinds: dict[str, Iterator[tuple[str, Any]]] = {
         "release": hostile_releases(), "posterior": hostile_posteriors(tmp_path), "survey": hostile_surveys(tmp_path),
-        "spec": hostile_specs(),
+        "spec": hostile_specs(), "measurement": hostile_measurements(),
     }  # fmt: skip
     names = set()
     for kind, files in kinds.items():
@@ -245,7 +282,9 @@ def test_no_file_of_a_megabyte_costs_more_than_it_may(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "load", [nw.Release.load, nw.Posterior.load, nw.Survey.load], ids=["release", "posterior", "survey"]
+    "load",
+    [nw.Release.load, nw.Measurement.load, nw.Posterior.load, nw.Survey.load],
+    ids=["release", "measurement", "posterior", "survey"],
 )
 def test_what_is_no_plain_file_is_refused_and_not_waited_for(load: Any, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")

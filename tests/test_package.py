@@ -67,8 +67,19 @@ def test_every_public_name_resolves_and_plan_stays_a_function() -> None:
     for name in nw.__all__:
         assert getattr(nw, name) is not None
     modules = {path.stem for path in SOURCE.iterdir()}
-    assert not modules & set(nw.__all__)  # no module shadows a name
+    assert modules & set(nw.__all__) == {"regression"}  # no module shadows a name, but the one that can be called
     assert set(nw.__all__) == set(nw._homes())
+
+
+@pytest.mark.parametrize("first", ["", "nw.LinearRegression; ", "import noisewise.regression.model; "])
+def test_the_room_of_regressions_can_be_called_whatever_was_imported_before(first: str) -> None:
+    code = (
+        f"import noisewise as nw; {first}"
+        "s = nw.Schema({'x': nw.Bounded(0, 1), 'y': nw.Bounded(0, 1)}, n=10, neighbours='change-one'); "
+        "assert str(nw.regression('y ~ x', s).response) == 'y'; "
+        "import noisewise.regression.model as m; assert m.LinearRegression is nw.LinearRegression"
+    )
+    assert "noisewise.regression.formula" in loaded_after(code)
 
 
 def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:

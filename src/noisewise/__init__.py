@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         InvalidSpec,
         LedgerError,
         NoisewiseError,
+        SurveyError,
         Unsupported,
     )
     from noisewise.evaluate.calibration import calibrate
@@ -41,7 +42,11 @@ if TYPE_CHECKING:
     from noisewise.holder.respondent import Respondent
     from noisewise.holder.table import Table
     from noisewise.inference.infer import infer
+    from noisewise.inference.open_likelihood import likelihood_of
+    from noisewise.inference.population_methods import register_method
     from noisewise.inference.posterior import Posterior
+    from noisewise.laws import gaussian_noise, geometric_noise, laplace_noise
+    from noisewise.measuring import Measurement, measurement, randomized_response
     from noisewise.models.simulate import simulate
     from noisewise.online.survey import Survey
     from noisewise.planning import Plan, plan
@@ -63,7 +68,13 @@ if TYPE_CHECKING:
     )
     from noisewise.privacy.guarantee import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP
     from noisewise.query import Answer, Query
-    from noisewise.regression.estimator import PrivateLinearRegression
+    from noisewise.regression.estimator import (
+        PrivateLinearRegression,
+        PrivateLogisticRegression,
+        PrivatePoissonRegression,
+        PrivateProbitRegression,
+    )
+    from noisewise.regression.formula import regression
     from noisewise.regression.glm.given_rows import GivenRows
     from noisewise.regression.glm.model import LogisticRegression, PoissonRegression, ProbitRegression
     from noisewise.regression.model import LinearRegression
@@ -87,6 +98,7 @@ if TYPE_CHECKING:
         column,
         statistic,
     )
+    from noisewise.survey_release import SurveyRelease
 
 __version__ = "0.1.0"
 # `compilation` keeps nothing on disk in a process that is older than a source file.
@@ -128,6 +140,7 @@ __all__ = [
     "Marginals",
     "Maximum",
     "Mean",
+    "Measurement",
     "Median",
     "Minimum",
     "Moments",
@@ -143,6 +156,9 @@ __all__ = [
     "Posterior",
     "Precision",
     "PrivateLinearRegression",
+    "PrivateLogisticRegression",
+    "PrivatePoissonRegression",
+    "PrivateProbitRegression",
     "ProbitRegression",
     "PureDP",
     "Quantile",
@@ -155,6 +171,8 @@ __all__ = [
     "SmallestEigenvalue",
     "Sum",
     "Survey",
+    "SurveyError",
+    "SurveyRelease",
     "Table",
     "TruncatedSum",
     "Uniform",
@@ -169,13 +187,21 @@ __all__ = [
     "column",
     "design_curve",
     "epsilon_for",
+    "gaussian_noise",
+    "geometric_noise",
     "infer",
     "information",
+    "laplace_noise",
+    "likelihood_of",
     "make_release",
     "make_releases",
+    "measurement",
     "optimal_estimator",
     "plan",
     "precision",
+    "randomized_response",
+    "register_method",
+    "regression",
     "respond",
     "simulate",
     "statistic",
@@ -199,12 +225,16 @@ def _homes() -> dict[str, str]:
 
 
 def __getattr__(name: str) -> Any:
+    if name == "imports":
+        import noisewise.imports
+
+        return noisewise.imports
     if name not in __all__:
         raise AttributeError(f"module 'noisewise' has no attribute {name!r}")
     value = getattr(importlib.import_module(_homes()[name]), name)
-    setattr(sys.modules[__name__], name, value)
-    return value
+    # The room `regression` has the name of its function: importing it has set the name by now, and it can be called.
+    return vars(sys.modules[__name__]).setdefault(name, value)
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, "imports"])

@@ -80,5 +80,9 @@ class DifferentRecords(LedgerError):
     """The table is not the one this ledger has accounted for."""
 
 
+class SurveyError(NoisewiseError):
+    """A survey cannot do this: it is closed, a query was withdrawn, its store is busy or damaged. Field: `reason`."""
+
+
 class PrecisionWarning(UserWarning):
     """A predicted precision rests on a formula that is too hopeful here: simulate before relying on it."""

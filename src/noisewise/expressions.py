@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import re
 
-__all__ = ["LONGEST_NUMBER", "MOST_WORDS", "parsed"]
+__all__ = ["LONGEST_NUMBER", "MOST_WORDS", "parsed", "words"]
 
 MOST_WORDS = 200_000
 LONGEST_NUMBER = 400  # characters
@@ -35,26 +35,29 @@ _WORD = re.compile(
 
 def parsed(text: str) -> ast.expr:
     """The tree of one expression; ValueError (with the reason), SyntaxError or RecursionError where it is none."""
-    _check_words(text)
+    words(text)
     try:
         return ast.parse(text.strip(), mode="eval").body
     except MemoryError:
         raise ValueError("it is nested too deep") from None
 
 
-def _check_words(text: str) -> None:
-    place = depth = words = 0
+def words(text: str) -> list[re.Match[str]]:
+    """The words of a text, each with its kind (`lastgroup`) and its place, without spaces; ValueError as above."""
+    found, place, depth = [], 0, 0
     while place < len(text):
-        found = _WORD.match(text, place)
-        if found is None:
+        word = _WORD.match(text, place)
+        if word is None:
             raise ValueError("it holds a character or a literal that is not part of the language")
-        kind = found.lastgroup
-        words += kind != "space"
-        if words > MOST_WORDS:
+        kind, place = word.lastgroup, word.end()
+        if kind == "space":
+            continue
+        found.append(word)
+        if len(found) > MOST_WORDS:
             raise ValueError(f"it has more than {MOST_WORDS} words")
-        if kind == "number" and found.end() - place > LONGEST_NUMBER:
+        if kind == "number" and place - word.start() > LONGEST_NUMBER:
             raise ValueError(f"a number is longer than {LONGEST_NUMBER} characters")
         depth += (kind == "opening") - (kind == "closing")
         if depth > DEEPEST:
             raise ValueError(f"more than {DEEPEST} brackets stand inside each other")
-        place = found.end()
+    return found

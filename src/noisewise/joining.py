@@ -10,14 +10,21 @@ total of the same records that contradicts a stated n names or refuses it (`like
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import integer
 from noisewise.likelihood.stated_n import contradictions, refuse_contradicted
-from noisewise.release import Release
+from noisewise.populations.parameters import missing_members
+from noisewise.release import NoisyValue
 from noisewise.schema import Schema
+from noisewise.statistics import Statistic
+from noisewise.statistics.presence import left_out_of
+
+if TYPE_CHECKING:
+    from noisewise.populations.presence import Told
 
 __all__ = ["Joined", "joined", "listed_releases", "one_schema", "record_count", "same_records", "stated_sizes"]
 
@@ -28,11 +35,11 @@ WHOLE = (Fraction(0), Fraction(1))
 class Joined:
     """Releases, the number of records behind each, and which of them (by position) are of the same records."""
 
-    releases: tuple[Release, ...]
+    releases: tuple[NoisyValue, ...]
     sizes: tuple[int, ...]
     groups: tuple[tuple[int, ...], ...]
 
-    def members(self, group: Sequence[int]) -> tuple[Release, ...]:
+    def members(self, group: Sequence[int]) -> tuple[NoisyValue, ...]:
         """The releases of one group."""
         return tuple(self.releases[index] for index in group)
 
@@ -48,13 +55,13 @@ class Joined:
         return contradictions(self.releases, list(self.sizes))
 
 
-def joined(releases: tuple[Release, ...], n: object) -> Joined:
+def joined(releases: tuple[NoisyValue, ...], n: object) -> Joined:
     """Releases by the records they share, with n as it is public or stated."""
     check_disjoint(releases)
     return Joined(releases, tuple(stated_sizes(releases, n)), same_records(releases))
 
 
-def same_records(releases: Iterable[Release]) -> tuple[tuple[int, ...], ...]:
+def same_records(releases: Iterable[NoisyValue]) -> tuple[tuple[int, ...], ...]:
     """Positions of releases of the same data set and part, group by group in the order of their first."""
     groups: dict[tuple[str, object], list[int]] = {}
     for index, release in enumerate(releases):
@@ -62,39 +69,60 @@ def same_records(releases: Iterable[Release]) -> tuple[tuple[int, ...], ...]:
     return tuple(map(tuple, groups.values()))
 
 
-def listed_releases(releases: object) -> tuple[Release, ...]:
+def listed_releases(releases: object) -> tuple[NoisyValue, ...]:
     """One release or several different ones, of whatever kind."""
-    given = (releases,) if isinstance(releases, Release) else releases
+    given = releases if missing_members(releases, NoisyValue) else (releases,)
     if isinstance(given, str | bytes) or not isinstance(given, Sequence) or not given:
         raise InvalidArgument(
-            "Give a Release or a list of them, as from Release.load('income.release.json').", argument="releases"
+            "Give a Release or a Measurement, or a list of them, as from Release.load('income.release.json').",
+            argument="releases",
         )
     for release in given:
-        if not isinstance(release, Release):
+        if missing_members(release, NoisyValue):
             raise InvalidArgument(
-                f"releases holds a {type(release).__name__}; only releases can be learnt from. "
-                "Load files with Release.load(path).",
+                f"releases holds a {type(release).__name__}; only releases can be learnt from, and "
+                "measurements made elsewhere. Load files with Release.load(path) or Measurement.load(path).",
                 argument="releases",
             )
     if len({release.hash for release in given}) != len(given):
         raise InvalidArgument("The same release is given twice; it tells nothing new.", argument="releases")
+    if len(given) > 1:
+        refuse_unnamed(given)
     return tuple(given)
 
 
-def refuse_left_out(releases: Iterable[Release], learner: str) -> None:
-    """Refuse releases of those present, for whom n is not the number of records behind a sum."""
+def refuse_unnamed(releases: Iterable[NoisyValue]) -> None:
+    """Refuse to join a measurement of which nobody has said whose records it is of."""
     for release in releases:
-        columns = [name for name in release.statistic.columns() if name in release.schema.left_out]
-        if columns:
-            raise Unsupported(
-                f"Missing values of {columns[0]!r:.60} were left out of {release.statistic!s:.100}, so that how many "
-                f"rows are behind its sums is private, and {learner} takes n for it. Ask for a release in which "
-                "missing values were refused or filled in with a public value, or infer the columns' own laws from "
-                "means or tables of those present."
+        if not release.dataset:
+            raise InvalidArgument(
+                f"{release.statistic!s:.100} was measured elsewhere, and nobody has said whose records it is of: "
+                "together with anything else it would be taken for independent, or for the same records, and one of "
+                "the two is wrong. Name them, as in measurement(..., dataset='registry 2020'): one name for the same "
+                "records, another for other people. Or infer from it alone.",
+                argument="releases",
             )
 
 
-def stated_sizes(releases: tuple[Release, ...], n: object) -> list[int]:
+def refuse_left_out(releases: Iterable[Told], learner: str) -> None:
+    """Refuse releases, or plans of such, of those present, for whom n is not the number of records behind a sum."""
+    for release in releases:
+        refuse_absent_values(release.statistic, release.schema, learner)
+
+
+def refuse_absent_values(statistic: Statistic, schema: Schema, learner: str) -> None:
+    """Refuse a statistic of those present, where the learner takes n for the number of records behind it."""
+    columns = left_out_of(statistic.columns(), schema)
+    if columns:
+        raise Unsupported(
+            f"Missing values of {columns[0]!r:.60} were left out of {statistic!s:.100}, so that how many rows are "
+            f"behind its sums is private, and {learner} takes n for it. Ask for a release in which missing values were "
+            "refused or filled in with a public value, or infer the columns' own laws from means or tables of those "
+            "present."
+        )
+
+
+def stated_sizes(releases: tuple[NoisyValue, ...], n: object) -> list[int]:
     """The number of records behind each release: public under change-one, else as the analyst states it."""
     private = [release for release in releases if not release.schema.is_change_one]
     if not private:
@@ -140,7 +168,7 @@ def _not_stated(how: str) -> InvalidArgument:
     )
 
 
-def check_disjoint(releases: tuple[Release, ...]) -> None:
+def check_disjoint(releases: tuple[NoisyValue, ...]) -> None:
     """Refuse releases of parts of one data set that overlap without being the same."""
     for index, one in enumerate(releases):
         for other in releases[index + 1 :]:
@@ -155,7 +183,7 @@ def check_disjoint(releases: tuple[Release, ...]) -> None:
                 )
 
 
-def one_schema(releases: tuple[Release, ...]) -> tuple[Release, ...]:
+def one_schema(releases: tuple[NoisyValue, ...]) -> tuple[NoisyValue, ...]:
     """Releases of the same records under one schema, so that their features can be stacked.
 
     They may describe different columns of the same records; they must agree on those they share, since a clamp is part
@@ -176,4 +204,4 @@ def one_schema(releases: tuple[Release, ...]) -> tuple[Release, ...]:
     columns = {name: entry for release in releases for name, entry in release.schema.columns.items()}
     size = {"n": first.n} if first.is_change_one else {"n_max": max(release.schema.largest_n for release in releases)}
     schema = Schema(columns, neighbours=first.neighbours, outside=first.outside, **size)
-    return tuple(replace(release, schema=schema) for release in releases)
+    return tuple(release.with_schema(schema) for release in releases)

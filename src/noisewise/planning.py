@@ -46,6 +46,21 @@ class Planned(Protocol):
     def law(self) -> Law: ...
 
 
+class Simulable(Protocol):
+    """What simulated records are summed and noised by: a plan, or what a measurement made elsewhere says of itself."""
+
+    @property
+    def schema(self) -> Schema: ...
+    @property
+    def part_schema(self) -> Schema: ...
+    @property
+    def statistic(self) -> Statistic: ...
+    @property
+    def law(self) -> Law: ...
+    @property
+    def lattice(self) -> Lattice: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Noise:
     """The noise one component gets, in the units of the statistic as people read it (a mean, not a sum)."""
@@ -100,6 +115,20 @@ class Plan:
     def again(self) -> Plan:
         """The same plan settled again: equal to this one, unless this one was altered."""
         return planned_again(self, mechanism=self.mechanism, part=self.part)
+
+    def earlier(self) -> Plan | None:
+        """The plan that earlier versions made of the same words, where its request is another one; else None.
+
+        With weights of one's own it is not known which plan that would be.
+        """
+        statistic = self.statistic.earlier
+        if statistic is None:
+            return None
+        by_default, before = (
+            plan(one, self.schema, guarantee=self.guarantee, mechanism=self.mechanism, part=self.part)
+            for one in (self.statistic, statistic)
+        )
+        return before if by_default == self else None
 
     def request(self) -> bytes:
         """The canonical bytes of everything that defines this release: the same request is the same release."""
@@ -166,9 +195,7 @@ def plan(
     None for the table's first choice. `part=(start, stop)` takes a fraction of the records: by position under
     change-one, by key hash under add-remove.
     """
-    if not isinstance(statistic, Statistic):
-        raise InvalidArgument(f"statistic = {statistic!r:.60}; use Mean, Median, ... or statistic('...').",
-                              argument="statistic")  # fmt: skip
+    checked_statistic(statistic)
     checked_schema(schema)
     checked_guarantee(guarantee)
     read = _part(part)
@@ -180,6 +207,14 @@ def plan(
     check_validity(chosen, statistic, here, guarantee)
     made = _settle(statistic, here, guarantee, str(chosen), _given_weights(weights), finite)
     return Plan(schema, statistic, guarantee, str(chosen), made.weights, read, made.law, made.lattice, made.sensitivity)
+
+
+def checked_statistic(statistic: object) -> Statistic:
+    """A statistic, or a sentence that says how to make one."""
+    if not isinstance(statistic, Statistic):
+        raise InvalidArgument(f"statistic = {statistic!r:.60}; use Mean, Median, ... or statistic('...').",
+                              argument="statistic")  # fmt: skip
+    return statistic
 
 
 def planned_again(of: Planned, *, mechanism: str | None = None, part: Part | None = None) -> Plan:

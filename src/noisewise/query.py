@@ -77,9 +77,12 @@ class Query:
     def cells(cls, edges: Sequence[float], *, guarantee: Guarantee, id: str | None = None) -> Query:
         return cls(guarantee=guarantee, edges=edges, id=id)
 
-    def plan(self) -> Plan:
-        """The query as a release of one record: its law, lattice and price come from the same rules."""
-        return _plan_of(self.guarantee, self.low, self.high, self.edges)
+    def plan(self, *, n: int = 1) -> Plan:
+        """The query as a release of one record: its law, lattice and price come from the same rules.
+
+        With n, of so many people who were asked the same: each answers once, so neither law nor price changes.
+        """
+        return _plan_of(self.guarantee, self.low, self.high, self.edges, n)
 
     @property
     def law(self) -> Law:
@@ -145,14 +148,16 @@ class Answer:
 
 
 @lru_cache(maxsize=512)
-def _plan_of(guarantee: Guarantee, low: float | None, high: float | None, edges: tuple[float, ...] | None) -> Plan:
+def _plan_of(
+    guarantee: Guarantee, low: float | None, high: float | None, edges: tuple[float, ...] | None, n: int
+) -> Plan:
     """Planned once: a query is checked, answered and taken in one after the other, and surveys repeat questions."""
     if edges is not None:
         bounds = Bounded(edges[0] - 1 - abs(edges[0]), edges[-1] + 1 + abs(edges[-1]))
         statistic = Records(_ONE, cells=edges)
     else:
         bounds, statistic = Bounded(low, high), Records(_ONE)
-    schema = Schema({"x": bounds}, n=1, neighbours="change-one")
+    schema = Schema({"x": bounds}, n=n, neighbours="change-one")
     return plan(statistic, schema, guarantee=guarantee)
 
 

@@ -14,21 +14,22 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from numbers import Integral
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, ValidationError
 
-from noisewise.errors import InvalidArgument, InvalidRelease, NoisewiseError
+from noisewise.errors import InvalidArgument, InvalidRelease, NoisewiseError, Unsupported
 from noisewise.exact import fraction
 from noisewise.files import checked_path, read_file, read_json, write_whole
 from noisewise.html import MOST_SHOWN, Section, pieces
-from noisewise.laws import Form, Law, action_law, additive_law, cell_law, law_from_dict
-from noisewise.planning import Part, Plan, canonical, planned_again, proven
+from noisewise.laws import Form, Law, action_law, additive_law, cell_law, law_from_dict, smooth_law
+from noisewise.planning import Part, Plan, Simulable, canonical, planned_again, proven
 from noisewise.printable import printable, shown
 from noisewise.privacy.guarantee import Guarantee, guarantee_from_dict
 from noisewise.privacy.mechanism import mechanism_named
@@ -36,7 +37,9 @@ from noisewise.schema import Schema, schema_from_dict
 from noisewise.statistics import Statistic, statistic_from_dict
 from noisewise.statistics.sensitivity import checked_weights
 from noisewise.statistics.text import is_new_in_format_2
+from noisewise.types import Floats
 
+MEASURED = "noisewise-measurement/1"  # a file of a number published elsewhere, which is no release
 FORMAT, FORMAT_2 = "noisewise-release/1", "noisewise-release/2"  # 2 only where 1 has no word for what is in it
 LARGEST_FILE = 200 * 2**20
 LARGEST_VALUE = 2**100
@@ -74,6 +77,52 @@ class ReleaseFile(_Strict):
     hash: Annotated[StrictStr, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 
 
+class NoisyValue(Protocol):
+    """What likelihoods, models and reports read: of a release, and of a measurement that was made elsewhere.
+
+    `value` is in whole steps of the law's lattice; `estimate` is what people read.
+    """
+
+    @property
+    def dataset(self) -> str: ...
+    @property
+    def part(self) -> Part | None: ...
+    @property
+    def schema(self) -> Schema: ...
+    @property
+    def statistic(self) -> Statistic: ...
+    @property
+    def law(self) -> Law: ...
+    @property
+    def value(self) -> tuple[int, ...]: ...
+    @property
+    def guarantee(self) -> Guarantee | None: ...
+    @property
+    def simulated(self) -> bool: ...
+    @property
+    def is_foreign(self) -> bool: ...
+    @property
+    def is_categorical(self) -> bool: ...
+    @property
+    def labels(self) -> tuple[str, ...]: ...
+    @property
+    def divisor(self) -> int: ...
+    @property
+    def estimate(self) -> Floats: ...
+    @property
+    def price(self) -> str: ...
+    @property
+    def noise_words(self) -> str: ...
+    @property
+    def origin(self) -> str: ...
+    @property
+    def hash(self) -> str: ...
+    def with_schema(self, schema: Schema, statistic: Statistic | None = None) -> Self: ...
+    def some_components(self, chosen: Sequence[int], statistic: Statistic) -> Self: ...
+    def as_plan(self) -> Simulable: ...
+    def to_dict(self) -> dict[str, object]: ...
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Release:
     """A published value with its own likelihood. `Release.load(path)`, `release.save(path)`."""
@@ -88,6 +137,7 @@ class Release:
     part: Part | None = None
     simulated: bool = False
     ledger_head: str | None = None
+    is_foreign: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _check(self)
@@ -137,6 +187,50 @@ class Release:
         """The format of its file: 2 where readers of format 1 do not know a unit, a feature, a group or "leave-out"."""
         is_new = bool(self.schema.units) or bool(self.schema.left_out) or is_new_in_format_2(self.statistic)
         return FORMAT_2 if is_new else FORMAT
+
+    @property
+    def price(self) -> str:
+        """What was paid for it."""
+        return f"{self.guarantee} ({self.guarantee.kind})."
+
+    @property
+    def noise_words(self) -> str:
+        """Its noise, in a sentence."""
+        return self.law.words()
+
+    @property
+    def origin(self) -> str:
+        """Whose records it is of."""
+        return f"Data set {self.dataset}"
+
+    def with_schema(self, schema: Schema, statistic: Statistic | None = None) -> Release:
+        """The same numbers under a schema of more columns (and as another statistic of them), for a likelihood."""
+        return replace(self, schema=schema, statistic=self.statistic if statistic is None else statistic)
+
+    def some_components(self, chosen: Sequence[int], statistic: Statistic) -> Release:
+        """Some of its components, as the statistic that they are by themselves.
+
+        It serves as data of a likelihood and is never published: its guarantee stays that of the whole.
+        """
+        law = additive_law(self.law)
+        scale, step = (tuple(values[j] for j in chosen) for values in (law.scale, law.step))
+        return replace(
+            self,
+            statistic=statistic,
+            weights=tuple(self.weights[j] for j in chosen),
+            law=replace(law, scale=scale, step=step),
+            value=tuple(self.value[j] for j in chosen),
+        )
+
+    def as_plan(self) -> Simulable:
+        """The plan it was made by, settled again from what it says."""
+        made = planned_again(self)
+        if _steps_of(made.law) != _steps_of(self.law):
+            raise Unsupported(
+                f"{self.statistic} was released on another lattice than this version would use; it cannot be simulated "
+                "again."
+            )
+        return replace(made, law=self.law)
 
     def __str__(self) -> str:
         n = f"{self.schema.n} records" if self.schema.is_change_one else f"at most {self.schema.n_max} records"
@@ -206,6 +300,13 @@ class Release:
         """Check and read the plain form."""
         if not isinstance(plain, Mapping):
             raise InvalidRelease(f"{where} is not a release: expected a JSON object.")
+        if plain.get("format") == MEASURED:
+            raise InvalidRelease(
+                f"{where} is a measurement that was made elsewhere, and no release: nobody paid for it from a ledger "
+                "here. Read it with Measurement.load, and learn from it with infer."
+            )
+        if "survey" in plain:
+            raise InvalidRelease(f"{where} holds all answers of a survey: read it with SurveyRelease.load(path).")
         if plain.get("format") not in (FORMAT, FORMAT_2):
             raise InvalidRelease(
                 f"{where} has format {shown(plain.get('format'))}; this version reads {FORMAT!r} and {FORMAT_2!r}. "
@@ -216,7 +317,7 @@ class Release:
             form = ReleaseFile.model_validate_json(json.dumps(dict(plain), allow_nan=False))
             digest = _digest({key: value for key, value in plain.items() if key != "hash"})
         except (ValidationError, ValueError, TypeError, RecursionError) as error:
-            raise InvalidRelease(f"{where} is not a valid release: {_first(error)}.") from None
+            raise InvalidRelease(f"{where} is not a valid release: {first_fault(error)}.") from None
         if form.hash != digest:
             raise InvalidRelease(f"{where} was changed after it was made: its hash does not match. Ask for it again.")
         try:
@@ -232,7 +333,7 @@ class Release:
         except NoisewiseError as error:
             raise InvalidRelease(f"{where} is not a valid release: {error}") from None
         except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
-            raise InvalidRelease(f"{where} is not a valid release: {_first(error)}.") from None
+            raise InvalidRelease(f"{where} is not a valid release: {first_fault(error)}.") from None
 
     def _plain(self) -> dict[str, object]:
         statistic = self.statistic.to_dict()
@@ -253,6 +354,14 @@ class Release:
             "value": values,
             "ledger_head": self.ledger_head,
         }
+
+
+def published_answers(made: Plan, answers: Sequence[int]) -> list[int]:
+    """Single answers as a release holds them: counted by cell, or sorted; in no order that tells who gave which."""
+    if made.law.form is not Form.CELL:
+        return sorted(answers)
+    counts = Counter(answers)
+    return [counts[cell] for cell in range(cell_law(made.law).cells)]
 
 
 def json_schema() -> dict[str, Any]:
@@ -363,6 +472,13 @@ def _digest(plain: Mapping[str, object]) -> str:
     return "sha256:" + hashlib.sha256(canonical(dict(plain))).hexdigest()
 
 
+def _steps_of(law: Law) -> tuple[float, ...]:
+    """The lattice of a law; nothing where what it publishes is on none."""
+    if law.form is Form.SCALED:
+        return (smooth_law(law).step,)
+    return additive_law(law).step if law.form is Form.NUMBER else ()
+
+
 def _in_steps(value: object) -> tuple[int, ...]:
     """The noisy value of a new release; never quoted, for who knows where it comes from."""
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
@@ -382,7 +498,8 @@ def _in_steps(value: object) -> tuple[int, ...]:
     return tuple(steps)
 
 
-def _first(error: Exception) -> str:
+def first_fault(error: Exception) -> str:
+    """What is wrong with a file, in a few words that quote nothing of it."""
     if isinstance(error, ValidationError):
         detail = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(step) for step in detail["loc"]) or "the file"

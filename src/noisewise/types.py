@@ -11,12 +11,13 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Array", "Bools", "Floats", "Integers", "Ints", "Theta", "Values"]
+__all__ = ["Array", "Bools", "Floats", "Integers", "Ints", "Plain", "Theta", "Values"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
 Array: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 Integers: TypeAlias = Ints
+Plain: TypeAlias = dict[str, Any]  # an object as JSON has it
 Theta: TypeAlias = Mapping[str, Array]  # free parameters, one row for each value: (K,), or (K, m) for a vector
 Values: TypeAlias = Mapping[str, Any]  # every parameter of a law, as arrays that broadcast against records

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from scipy import stats
 
 from noisewise.cli.infer import FILES, MARK
 from noisewise.inference.posterior import Posterior
+from noisewise.laws import laplace_noise
+from noisewise.measuring import ELSEWHERE, measurement
 from noisewise.models.simulate import simulate
 from noisewise.planning import plan
 from noisewise.populations.population import Bernoulli, Normal
@@ -194,3 +197,18 @@ def test_what_is_wrong_is_said_in_one_message_with_exit_code_2(
     assert words in errors
     assert "Traceback" not in errors
     assert not (home / "found").exists()
+
+
+def test_a_measurement_made_elsewhere_is_shown_and_learnt_from_like_a_release(home: Path, run: Run) -> None:
+    schema = Schema({"income": Bounded(0, 100)}, n=50, neighbours="change-one")
+    measured = measurement(Mean(column("income")), schema, 48.5, noise=laplace_noise(scale=0.5), source="a report")
+    measured.save(home / "m.measurement.json")
+    code, out, err = run("infer", "m.measurement.json", "--spec", "spec.toml", "--out", "found", "--seed", "1")
+    assert code == 0, err
+    assert ELSEWHERE in " ".join(out.split())
+    page = unescape((home / "found" / "report.html").read_text("utf-8"))
+    assert ELSEWHERE in page
+    assert "satisfies" not in page
+    code, _, err = run("infer", "m.measurement.json", "a.json", "--spec", "spec.toml", "--out", "both")
+    assert code != 0
+    assert "whose records" in " ".join(err.split())

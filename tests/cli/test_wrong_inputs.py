@@ -104,7 +104,7 @@ SPECS: dict[str, tuple[str, str, str]] = {
     "a histogram of numbers without edges": ("mean(income)", "histogram(age)", "edges"),
     "edges of levels": ("mean(income)", "histogram(region, [1, 2])", "edges"),
     "a quantile of nothing": ("mean(income)", "quantile(income)", "quantile(income, 0.9)"),
-    "a regression without response": ("mean(income)", "moments([age])", "moments([age, smoker], cost)"),
+    "a regression without response": ("mean(income)", "moments([age])", "moments([age, income], cost)"),
     "a mean of levels": ("mean(income)", "mean(region)", "equals(region"),
     "a count of numbers": ("mean(income)", "count(income)", "count(income > 50)"),
     "a level that is not there": ("mean(income)", "count(equals(region, 'west'))", "north"),

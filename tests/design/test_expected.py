@@ -146,6 +146,30 @@ def test_means_of_groups_ask_for_a_number_of_records_where_it_is_private() -> No
     assert own(found, "region=north: sum(income)").half_width > 0
 
 
+def test_means_of_those_present_are_told_with_their_counts_and_with_sums_that_are_always_there(rng) -> None:
+    columns = {"income": nw.Bounded(0, 250, unit="thousand EUR"), "smokes": nw.Bounded(0, 1)}
+    schema = nw.Schema(columns, n=1000, neighbours="change-one", missing={"income": "leave-out"})
+    made = nw.plan(nw.Mean("smokes", "income"), schema, guarantee=nw.PureDP(1))
+    found = nw.precision(made, progress=False)
+    told = {row.answer: row for row in found.rows if row.is_planned}
+    assert [*told] == ["mean(income) of 1000 present", "count present", "sum(smokes)"]
+    assert told["mean(income) of 1000 present"].unit == " thousand EUR"
+    law = additive_law(made.law)
+    labels = [noise.label for noise in made.noise]
+    count, total, other = (
+        rng.laplace(0, law.scale[labels.index(label)], 10**6)
+        for label in ("count present", "sum(income)", "sum(smokes)")
+    )
+    missed = np.abs((1000 * 250 + total) / (1000 + count) - 250)
+    assert np.quantile(missed, LEVEL) == pytest.approx(told["mean(income) of 1000 present"].half_width, rel=0.01)
+    assert np.quantile(np.abs(count), LEVEL) == pytest.approx(told["count present"].half_width, rel=0.01)
+    assert np.quantile(np.abs(other), LEVEL) == pytest.approx(told["sum(smokes)"].half_width, rel=0.01)
+    private = nw.Schema(columns, n_max=2000, neighbours="add-remove", missing="leave-out")
+    asked = nw.plan(nw.Mean("income"), private, guarantee=nw.PureDP(1))
+    assert "state one (--n" in str(nw.precision(asked, progress=False))
+    assert own(nw.precision(asked, n=500, progress=False), "mean(income) of 500 present").half_width > 0
+
+
 @pytest.mark.parametrize("bad", [0, -1, 1.5, True, "1000"])
 def test_a_number_of_records_is_a_whole_number_from_1_on(bad: object) -> None:
     for population in (None, POPULATION):

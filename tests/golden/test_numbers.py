@@ -32,8 +32,9 @@ def same(found: Any, kept: Any, tolerance: float, where: str) -> None:
 def test_the_numbers_of_a_case_stay_where_they_were(name: str) -> None:
     found, kept = golden_numbers.measured(name), GOLDEN["cases"][name]
     same(found.pop("posterior"), kept.pop("posterior"), POSTERIOR, "posterior")
-    # Scores by differences of log p carry its rounding, divided by their step.
+    # Scores by differences of log p carry its rounding, divided by their step; an information is made of their like.
     same(found.pop("score"), kept.pop("score"), 1e-6, "score")
+    same(found.pop("information", None), kept.pop("information", None), 1e-9, "information")
     same(found, kept, RELATIVE, name)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -11,11 +13,13 @@ from scipy.special import gammaln, logsumexp
 
 import noisewise as nw
 from noisewise.errors import Unsupported
-from noisewise.grouped.group_sizes import SizeWindow, draw_sizes
+from noisewise.grouped import few_normals
+from noisewise.grouped.group_sizes import CountSeen, Rest, SizeWindow, draw_sizes
 from noisewise.grouped.lines import Line
+from noisewise.grouped.log_spline import LogSpline, grid_places, is_near
 from noisewise.grouped.record_moments import RecordMoments, shared_moments
 from noisewise.grouped.sum_law import Seen, SumLaw
-from noisewise.grouped.tents import draw_tents, normal_masses
+from noisewise.grouped.tents import normal_masses, tent_draw
 from noisewise.grouped.zoom import climbed, narrowed
 from noisewise.inference.transform import Transform
 
@@ -37,6 +41,22 @@ def test_gaussian_noise_on_two_sums_is_one_normal_law() -> None:
     for n in (0, 1, 6, 200):
         expected = stats.multivariate_normal(n * MEAN[0], n * COVARIANCE[0] + np.diag([9.0, 400.0])).logpdf([31, 180])
         assert law.log_density(np.array([n]), MEAN, COVARIANCE)[0] == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("excess", [0.0, 1e-9, -1e-9], ids=["singular", "beyond", "within"])
+@pytest.mark.parametrize("scale", [1.0, 1e-3, 1e-7])
+def test_two_sums_that_are_all_but_one_are_scored_behind_little_noise(scale: float, excess: float) -> None:
+    """The determinant in whole fractions; splines may claim a covariance a little larger than the variances allow."""
+    law = SumLaw((Seen(0, 31.0, scale, 1.0, False), Seen(1, 310.0 + 3 * scale, scale, 1.0, False)), 2)
+    covariance = np.array([[[4.0, 40.0 * (1 + excess)], [40.0 * (1 + excess), 400.0]]])
+    (found,) = law.log_density(np.array([6]), np.array([[5.0, 50.0]]), covariance)
+    noise = Fraction(scale) ** 2
+    c = min(Fraction(6) * Fraction(40.0 * (1 + excess)), Fraction(240))
+    a, b, d, e = 24 + noise, 2400 + noise, Fraction(1), Fraction(310.0 + 3 * scale) - 300
+    det = a * b - c * c
+    squares = (b * d * d - 2 * c * d * e + a * e * e) / det
+    expected = -0.5 * (float(squares) + math.log(det) + 2 * math.log(2 * math.pi))
+    assert found == pytest.approx(expected, rel=2e-2 if scale < 1e-6 else 1e-6, abs=1e-3)
 
 
 def test_two_gaussian_releases_of_one_sum_are_both_counted() -> None:
@@ -68,6 +88,46 @@ def test_laplace_noise_is_integrated_as_quadrature_does(seen: tuple[Seen, ...], 
         weight = weight * (laplace if one.is_laplace else gauss)
     found = SumLaw(seen, 2).log_density(np.array([n]), MEAN, COVARIANCE)[0]
     assert found == pytest.approx(np.log(weight.sum()), abs=2e-4)
+
+
+@pytest.mark.parametrize(("n", "mean", "sd", "scale", "laplace"), [
+    (2, 50.0, 12.0, (20.0, 1500.0), (True, True)),
+    (3, 5.0, 3.0, (2.0, 20.0), (True, True)),
+    (6, 50.0, 12.0, (10.0, 1000.0), (False, False)),
+    (20, -4.0, 3.0, (8.0, 40.0), (True, False)),
+    (40, 0.5, 1.0, (1.0, 3.0), (False, True)),
+])  # fmt: skip
+def test_few_normal_numbers_behind_little_noise_are_as_simulated_records_say(
+    n: int, mean: float, sd: float, scale: tuple[float, float], laplace: tuple[bool, bool]
+) -> None:
+    """p(y) is the mean of the noise's density around sums of simulated records, which a normal law of them misses."""
+    rng = np.random.default_rng(n)
+    x = mean + sd * rng.standard_normal((200_000, n))
+    sums = np.stack([x.sum(1), np.square(x).sum(1)])
+    y = (float(sums[0, 0] + scale[0]), float(np.quantile(sums[1], 0.02) - scale[1]))
+    density = np.ones(len(x))
+    for own, value, b, is_laplace in zip(sums, y, scale, laplace, strict=True):
+        density *= (stats.laplace if is_laplace else stats.norm)(scale=b).pdf(value - own)
+    expected, error = density.mean(), density.std() / len(x) ** 0.5
+    rows = np.array([float(n)]), np.array([mean]), np.array([sd**2])
+    found = np.exp(few_normals.log_density(*rows, y, scale, laplace)[0])
+    assert abs(found - expected) < 4.9 * error + 0.006 * expected
+    moments = np.array([[mean, mean**2 + sd**2]])
+    cross, square = 2 * mean * sd**2, 4 * mean**2 * sd**2 + 2 * sd**4
+    covariance = np.array([[[sd**2, cross], [cross, square]]])
+    assert few_normals.is_normal(moments, covariance)[0]
+    assert not few_normals.is_normal(moments, covariance * [[1, 1], [1, 1.1]])[0]
+    seen = tuple(Seen(k, y[k], scale[k], 1.0, laplace[k]) for k in range(2))
+    normal = np.exp(SumLaw(seen, 2).log_density(rows[0], moments, covariance)[0])
+    assert n not in (3, 6) or abs(normal - expected) > 6 * error + 0.03 * expected
+
+
+def test_skewed_sums_are_those_of_few_people_behind_little_noise() -> None:
+    n = np.array([0.0, 1.0, 2.0, 100.0, 200.0])
+    assert few_normals.is_skewed(n, np.full(5, 144.0), 1.0).tolist() == [False, False, True, True, False]
+    for noise, possible in ((500.0**2, True), (3000.0**2, False)):
+        everybody = few_normals.is_skewed(np.arange(2.0, 5000.0), np.full(4998, 144.0), noise)
+        assert everybody.any() == possible == few_normals.may_be_skewed(144.0, noise)
 
 
 def test_a_group_of_nobody_is_noise_alone() -> None:
@@ -113,7 +173,8 @@ def test_splines_of_moments_are_those_of_the_cleaned_record() -> None:
     lines = [line("mean", stats.norm(5, 5), population), line("sd", stats.halfnorm(scale=3), population)]
     moments = RecordMoments(population, SCHEMA, "x", (X, X**2), lines)
     boxes = [((2.0, 4.0), (0.0, 1.5)), ((7.0, 8.0), (-0.5, 0.5))]
-    made = shared_moments(moments, moments.over(((-20.0, 30.0), (-6.0, 3.0)), (65, 49)), boxes, [50.0, 2000.0])
+    rough = moments.over(((-20.0, 30.0), (-6.0, 3.0)), (65, 49))
+    made = shared_moments(moments, rough, boxes, [50.0, 2000.0], [np.zeros(2)] * 2)
     rng = np.random.default_rng(4)
     for box, own in zip(boxes, made, strict=True):
         u = np.stack([rng.uniform(low, high, 50) for low, high in box], axis=1)
@@ -156,6 +217,39 @@ def test_sizes_that_cannot_add_up_are_told() -> None:
     assert draw_sizes(np.random.default_rng(1), [(np.arange(3), np.zeros(3))] * 2, 9, 5) is None
 
 
+def test_what_other_groups_counts_say_is_all_counts_less_ones_own() -> None:
+    law = nw.plan(nw.Count(by="g"), SCHEMA, guarantee=nw.PureDP(1)).law
+    counts = [tuple(CountSeen(law, 0, value, 1.0, sd) for value, sd in own)
+              for own in ([(10, 2.0), (13, 1.0)], [(30, 3.0)], [(5, 4.0)])]  # fmt: skip
+    rests = Rest.of_each(counts, has_tails=False)
+    assert rests[0] == Rest(35.0, 25.0, has_tails=False)
+    joined = (10 / 4 + 13) / 1.25  # two counts of one group, by their precisions
+    assert rests[2].number == pytest.approx(joined + 30)
+    assert rests[2].variance == pytest.approx(0.8 + 9)
+    found = Rest.of_each([counts[0], (), counts[2]], has_tails=False)
+    assert (found[0], found[2]) == (None, None)
+    assert found[1].number == pytest.approx(joined + 5)
+
+
+def test_a_spline_of_a_log_density_is_near_the_density_between_points() -> None:
+    """A skew density of two lines, in two cases far apart in height, and one that a spline cannot hold."""
+
+    def log(i: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return -300.0 * i - np.exp(0.7 * a) + 1.5 * a - 0.5 * (b - 0.3 * a) ** 2
+
+    grids = [np.linspace(-4, 4, 33), np.linspace(-5, 5, 33)]
+    spline = LogSpline(log(*np.meshgrid([0, 1], *grids, indexing="ij")), rows=1)
+    rng = np.random.default_rng(1)
+    points, case = rng.uniform(-3.9, 3.9, (200, 2)), rng.integers(0, 2, 200)
+    law = log(case, *points.T)
+    found = spline.at(np.column_stack([case, grid_places(points, grids)]))
+    is_inner = np.abs(points).max(axis=1) < 3
+    assert np.abs(found - law)[is_inner].max() < 1e-3
+    assert np.abs(found - law).max() < 0.05
+    assert is_near(found, law + 7.0)
+    assert not is_near(found, law - 5 * np.abs(points[:, 0] - 0.13))
+
+
 def test_one_size_alone_is_beta_binomial() -> None:
     window = SizeWindow.of((), 20, 1.5, 4.0)
     found = np.exp(window.log_alone - logsumexp(window.log_alone))
@@ -175,7 +269,8 @@ def test_a_straight_density_against_a_normal_law_is_closed(tau: float) -> None:
 
 def test_tents_are_drawn_with_the_density_they_say() -> None:
     weights = np.array([0.2, 1.0, 0.4, 0.9])
-    drawn, log_q = draw_tents(np.random.default_rng(3), np.tile(weights, (60_000, 1)), 2.0, np.full(60_000, 0.5))
+    chance = np.random.default_rng(3).random((60_000, 3))
+    drawn, log_q = np.array([tent_draw(weights, 2.0, 0.5, row) for row in chance]).T
     x = np.concatenate([[1.5], 2 + 0.5 * np.arange(4), [4.0]])
     height = np.concatenate([[0], weights, [0]]) / (weights.sum() * 0.5)
     assert np.allclose(np.exp(log_q), np.interp(drawn, x, height))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -146,6 +148,26 @@ def test_without_noise_the_answer_is_that_of_the_confidential_counts_and_sums() 
     assert (flat(posterior, "size") == sizes).all()
 
 
+def test_mean_and_sd_of_a_few_people_without_noise_are_those_of_their_numbers() -> None:
+    """2, 5 and 93 normal numbers: p(m, s | records) on a grid, which depends on sums and sums of squares alone."""
+    sizes, means, sds = np.array([2, 5, 93]), np.array([47.0, 55.0, 50.0]), np.array([5.0, 14.0, 9.0])
+    plan = nw.plan(nw.Mean(X, X**2, by="g"), schema_of(["a", "b", "c"], 100), guarantee=nw.PureDP(100_000))
+    squares = sizes * (means**2 + sds**2)
+    components = np.stack([sizes, sizes * means, squares], axis=1).ravel().tolist()
+    law = nw.Normal(mean=stats.norm(50, 6), sd=stats.lognorm(0.4, scale=9))
+    posterior = nw.infer(release_of(plan, components), nw.Grouped("g", x=law), **FAST)
+    m, s = np.linspace(20, 80, 601)[:, None], np.exp(np.linspace(np.log(1), np.log(60), 601))
+    prior = stats.norm(50, 6).logpdf(m) + stats.lognorm(0.4, scale=9).logpdf(s) + np.log(s)
+    for g, n in enumerate(sizes):
+        log = prior - n * np.log(s) - 0.5 * (squares[g] - 2 * m * n * means[g] + n * m**2) / s**2
+        weight = np.exp(log - logsumexp(log))
+        for name, grid, own in (("mean", m[:, 0], weight.sum(1)), ("sd", s, weight.sum(0))):
+            upto = np.cumsum(own) - own / 2
+            agree(flat(posterior, name)[:, g], lambda at, grid=grid, upto=upto: np.interp(at, grid, upto), slack=0.012)
+    assert "exact law of their sum and sum of squares" in posterior.law
+    assert "taken as" not in str(posterior.verdict)
+
+
 def test_with_nothing_but_noise_the_answer_is_the_prior() -> None:
     plan = nw.plan(nw.Mean(X, by="g"), schema_of(["a", "b", "c"], 30), guarantee=nw.PureDP("1/10000"))
     posterior = nw.infer(release_of(plan, [0.0] * 6), nw.Grouped("g", x=LAW), **FAST)
@@ -206,6 +228,54 @@ def test_indicator_features_of_the_old_way_tell_the_same() -> None:
         sd = np.sqrt(weight @ (value - middle) ** 2)
         assert abs(draws.mean() - middle) < 0.1 * sd + FAR * sd / np.sqrt(len(draws))
         assert draws.std() == pytest.approx(sd, rel=0.1)
+
+
+def test_eight_indicator_features_and_groups_give_the_same_posterior() -> None:
+    """The old way, one normal law of sums of 1[g] and x 1[g], by importance draws: same noise, same answer as by=."""
+    levels, n, guarantee = ["a", "b", "c", "d"], 3000, nw.GaussianDP(3)
+    group = nw.column("g")
+    features = [one for level in levels for one in (group.equals(level), X * group.equals(level))]
+    old = nw.plan(nw.Mean(*features), schema_of(levels, n), guarantee=guarantee)
+    new = nw.plan(nw.Mean(X, by="g"), schema_of(levels, n), guarantee=guarantee)
+    assert np.allclose(old.law.scale, new.law.scale, rtol=1e-5)
+    assert old.law.step == new.law.step
+    y = np.array([301.0, 13_900.0, 598.2, 29_800.0, 899.0, 47_100.0, 1200.9, 58_300.0])
+    release = release_of(new, y.tolist())
+    y = np.array(release.value) * np.array(new.law.step)
+
+    def log_posterior(theta: np.ndarray) -> np.ndarray:
+        p = np.column_stack([theta[:, :3], 1 - theta[:, :3].sum(1)])
+        m = theta[:, 3:]
+        row = np.stack([p, p * m], axis=2)  # (K, 4, 2): 1[g] and x 1[g] of one record
+        covariance = -np.einsum("ki,kj->kij", row.reshape(-1, 8), row.reshape(-1, 8))
+        for g in range(4):
+            covariance[:, 2 * g, 2 * g] += p[:, g]
+            covariance[:, 2 * g, 2 * g + 1] += p[:, g] * m[:, g]
+            covariance[:, 2 * g + 1, 2 * g] += p[:, g] * m[:, g]
+            covariance[:, 2 * g + 1, 2 * g + 1] += p[:, g] * (m[:, g] ** 2 + SIGMA**2)
+        total = n * covariance + np.diag(np.square(new.law.scale))
+        left = y - n * row.reshape(-1, 8)
+        found = -0.5 * np.einsum("ki,ki->k", left, np.linalg.solve(total, left[..., None])[..., 0])
+        found += -0.5 * np.linalg.slogdet(total)[1] + stats.norm(CENTRE, WIDTH).logpdf(m).sum(1)
+        return np.where((p > 0).all(axis=1), found, -np.inf)
+
+    count, sums = y[0::2], y[1::2]
+    centre = np.concatenate([count[:3] / n, sums / count])
+    spread = np.diag(np.concatenate([(2 / n) ** 2 + count[:3] / n**2, 3 * SIGMA**2 / count + (140 / count) ** 2]))
+    rng = np.random.default_rng(5)
+    for _ in range(3):  # a wide start, then its own moments twice
+        proposal = stats.multivariate_t(centre, spread, df=8, seed=rng)
+        theta = proposal.rvs(30_000)
+        log = log_posterior(theta) - proposal.logpdf(theta)
+        weight = np.exp(log - logsumexp(log))
+        centre = weight @ theta
+        spread = np.einsum("k,ki,kj->ij", weight, theta - centre, theta - centre)
+    assert 1 / np.square(weight).sum() > 10_000
+    posterior = nw.infer(release, nw.Grouped("g", x=LAW), **FAST)
+    found = np.column_stack([flat(posterior, "share")[:, :3], flat(posterior, "mean")])
+    sd = np.sqrt(np.diag(spread))
+    assert np.all(np.abs(found.mean(0) - centre) < (0.05 + FAR * (4000**-0.5 + 0.01)) * sd)
+    assert found.std(0) == pytest.approx(sd, rel=0.08)
 
 
 # ---- several sets of records ----
@@ -361,3 +431,25 @@ def test_every_group_has_its_law_and_its_rows() -> None:
     assert laws["b"][1]["mean"].tolist() == [1.0, 3.0, 5.0, 7.0, 9.0, 11.0]
     with pytest.raises(InvalidArgument, match="no group 'c'"):
         population.population_of(draws, "c")
+
+
+def test_the_verdict_tells_the_share_that_the_fitted_law_puts_beyond_the_bounds_of_a_group() -> None:
+    """Normal laws fitted to groups near a bound and far from it; the shares are taken from the draws here."""
+    wide = nw.Normal(mean=stats.norm(30, 30), sd=stats.halfnorm(scale=40))
+    plan = nw.plan(nw.Mean(X, X**2, by="g"), schema_of(["low", "mid"], 800), guarantee=nw.PureDP(8))
+    release = release_of(plan, [400.0, 400 * 15.0, 400 * 500.0, 400.0, 400 * 50.0, 400 * 2516.0])
+    posterior = nw.infer(release, nw.Grouped("g", x=wide), **FAST)
+    mean, sd = flat(posterior, "mean"), flat(posterior, "sd")
+    below = stats.norm.cdf((0 - mean) / sd).mean(axis=0)
+    assert below[0] > 0.2
+    assert below[1] < 0.001
+    said = str(posterior.verdict)
+    (told,) = re.findall(r"puts ([\d.]+) % below 0 in low", said)
+    assert float(told) == pytest.approx(100 * below[0], abs=1.5)
+    assert "in mid" not in said
+    assert "taken as clamped to the bounds" in said
+    own, cleaned = map(
+        float, re.findall(r"its own mean (\S+), that of its records as they were summed ([\d.]+)", said)[0]
+    )
+    assert own == pytest.approx(mean[:, 0].mean(), abs=0.6)
+    assert cleaned == pytest.approx(15, abs=1)

@@ -162,6 +162,23 @@ def effects(check: RecordCheck, k: int = 0) -> dict[str, tuple[float | None, flo
     return {effect.label: (effect.released, effect.inside) for effect in check.statistics[k].effects}
 
 
+def test_the_mean_of_those_present_is_told_beside_its_sum_and_count() -> None:
+    """-200 is clamped, some values are missing: what counts is the mean that a reader takes off sum and count."""
+    rng = np.random.default_rng(3)
+    x = rng.uniform(1, 9, N)
+    x[:200], x[200:300] = -200, np.nan
+    own = schema(missing="leave-out")
+    frame = pd.DataFrame({"x": x, "g": "north"})
+    plans = [nw.plan(nw.Mean("x"), own, guarantee=nw.PureDP(1))]
+    released, inside = effects(nw.Table.check(frame, own, plans=plans))["mean(x) of those present"]
+    assert released == pytest.approx(np.nanmean(np.clip(x, LOW, HIGH)), rel=1e-9)
+    assert inside == pytest.approx(x[300:].mean(), rel=1e-9)
+    few = frame.assign(x=np.where(np.arange(N) < N - 19, np.nan, x))
+    coded = few.assign(x=few.x.where(few.index != N - 1, -200.0))
+    hidden = ["count present", "sum(x)", "mean(x) of those present"]
+    assert effects(nw.Table.check(coded, own, plans=plans)) == dict.fromkeys(hidden, (None, None))
+
+
 @pytest.mark.parametrize("fill", [None, 3.0])
 def test_a_statistic_stands_beside_what_the_rows_inside_give(fill: float | None) -> None:
     rng = np.random.default_rng()

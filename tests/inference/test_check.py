@@ -221,3 +221,25 @@ def test_the_cells_at_the_ends_are_named_by_the_bounds(rng):
     release = released(nw.Records(X, cells=[20, 40, 60]), guarantee=nw.PureDP(2))
     check = nw.infer(release, ONE, seed=1, progress=False, draws=100).check
     assert list(check.components) == ["x in [0, 20)", "x in [20, 40)", "x in [40, 60)", "x in [60, 100]"]
+
+
+@pytest.mark.parametrize(
+    ("statistic", "is_new"),
+    [
+        ("mean(x)", True),
+        ("mean(x/10, (x/10)**2)", False),
+        ("mean(x, (x - 3)**2)", False),
+        ("mean(clip(x, 0, 5), x)", True),
+    ],
+)
+def test_advice_names_only_numbers_that_are_not_given_away_already(statistic: str, is_new: bool) -> None:
+    """x and x**2 in other units are what was released; a name that is no word is quoted as the language needs it."""
+    schema = nw.Schema({"CO(GT)": nw.Bounded(0, 10)}, n=400, neighbours="change-one")
+    text = statistic.replace("x", "column('CO(GT)')")
+    population = nw.Normal(mean=stats.norm(5, 3), sd=stats.halfnorm(scale=3))
+    release = nw.simulate(nw.plan(nw.statistic(text), schema, guarantee=nw.PureDP(1)), population, seed=1)
+    theta = {"mean": np.array([5.0]), "sd": np.array([2.0])}
+    advice = degrees(population.named("CO(GT)"), (release,), theta).advice
+    assert ("mean(column('CO(GT)'), column('CO(GT)')**2)" in advice) == is_new
+    assert "count(between(column('CO(GT)'), 0, 5))" in advice
+    assert "histogram(column('CO(GT)'), edges" in advice

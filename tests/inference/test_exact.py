@@ -9,7 +9,7 @@ from scipy import integrate, stats
 import noisewise as nw
 from noisewise.errors import InvalidArgument, NoisewiseError
 from noisewise.inference.density import Density
-from noisewise.inference.exact import exact
+from noisewise.inference.exact import exact, fitted
 from noisewise.inference.line import on_the_line
 from noisewise.inference.modes import Frame
 from noisewise.inference.plane import Grid, lay_grids, propose, sample
@@ -441,6 +441,33 @@ def test_three_parameters_are_sliced(rng):
     ess = found.verdict.smallest_ess / 2
     assert_means([theta["a"], theta["b"]], [0.5, 0.0], [math.sqrt(0.5), 1.0], [ess, ess])
     assert found.moments is None
+
+
+def test_three_parameters_that_a_t_law_fits_are_proposed_by_it(rng):
+    """Normal prior and likelihood: a given 1 with variance 1, c a gamma law that nothing tells about."""
+    target = target_of(lambda a, *_: stats.norm.logpdf(1.0, a, 1.0), a=stats.norm(), b=stats.norm(), c=stats.gamma(2))
+    found = fitted(rng, target, 4, 500, None)
+    assert found.how.startswith("an independence sampler on a t law fitted to 3 parameters")
+    theta = target.parameters(found.positions.reshape(-1, 3))
+    ess = found.verdict.smallest_ess / 2
+    means, sds = [0.5, 0.0, 2.0], [math.sqrt(0.5), 1.0, math.sqrt(2)]
+    assert_means([theta["a"], theta["b"], theta["c"]], means, sds, [ess] * 3)
+
+
+def test_tails_that_a_t_law_does_not_reach_are_left_to_a_walk(rng):
+    """Cauchy laws: weights of proposals grow without bound, however many are accepted."""
+    target = target_of(flat, a=stats.cauchy(), b=stats.cauchy(), c=stats.cauchy())
+    assert fitted(rng, target, 4, 500, None) is None
+
+
+def test_two_humps_are_both_proposed_or_left_to_a_walk(rng):
+    def humps(a, b, c):
+        return np.logaddexp(stats.norm.logpdf(a, -2.5, 0.5), stats.norm.logpdf(a, 2.5, 0.5)) + 0 * b + 0 * c
+
+    target = target_of(humps, a=stats.norm(0, 3), b=stats.norm(), c=stats.norm())
+    found = fitted(rng, target, 4, 1000, None)
+    above = 0.5 if found is None else float(np.mean(found.positions[:, :, 0] > 0))
+    assert abs(above - 0.5) < 0.25
 
 
 def test_progress_is_told(rng):

@@ -148,11 +148,12 @@ CASES = {
         ],
         UNIT, RecordsBank,
     ),
-    "a histogram and a count of a cell": (
-        made(100, 1, (nw.Histogram("s"), 1, [4, 25, 71]), (nw.Count(S.equals("a")), 1, [2])), LEVELS, WholeTables,
+    "a histogram and a sum of two cells": (
+        made(100, 1, (nw.Histogram("s"), 1, [4, 25, 71]), (nw.Sum(S.equals("a") + S.equals("b")), 1, [27])),
+        LEVELS, WholeTables,
     ),
     "shares of two levels": (
-        made(20, 1, (nw.Mean(S.equals("a"), S.equals("b")), 5, [0.06, 0.24])), LEVELS, WholeTables,
+        made(20, 1, (nw.Mean(S.equals("a"), S.equals("a") + S.equals("b")), 5, [0.06, 0.3])), LEVELS, WholeTables,
     ),
 }  # fmt: skip
 

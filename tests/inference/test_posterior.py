@@ -10,7 +10,7 @@ from scipy import stats
 import noisewise as nw
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.inference import posterior as posteriors
-from noisewise.inference.check import Check, overall_tail, plan_of, tail_probabilities
+from noisewise.inference.check import Check, overall_tail, tail_probabilities
 from noisewise.inference.degrees import Degrees
 from noisewise.inference.diagnostics import verdict
 from noisewise.inference.posterior import Posterior
@@ -147,7 +147,7 @@ def test_a_plan_is_rebuilt_as_it_was(seed):
     part = nw.plan(nw.Sum(x), SCHEMA, guarantee=nw.ZeroConcentratedDP("1/2"), part=("0", "1/2"))
     for plan in (PLAN, weighted, part):
         release = simulate(plan, POPULATION, at={"mean": 1.0}, seed=seed)
-        again = plan_of(release)
+        again = release.as_plan()
         assert again.law == plan.law
         assert again.lattice == plan.lattice
         assert again.weights == plan.weights

@@ -76,7 +76,7 @@ def test_records_and_prices_are_counted_as_they_were_paid(case):
 
 def test_many_prices_are_not_all_listed():
     several = [release(dataset=str(k), price=nw.PureDP(k + 1)) for k in range(5)]
-    assert price_words(several) == "epsilon = 1 and 4 other prices"
+    assert price_words(several) == " at epsilon = 1 and 4 other prices"
 
 
 def test_an_assumed_n_is_said_to_be_assumed():

@@ -16,7 +16,6 @@ from noisewise.audit.run import audit
 from noisewise.errors import InvalidArgument, InvalidRelease, NoisewiseError, Unregistered, Unsupported
 from noisewise.graphical.direct import direct
 from noisewise.privacy.mechanism import mechanism_names, register_mechanism
-from noisewise.regression.information import MomentsInformation
 
 SCHEMA = nw.Schema({"x": nw.Bounded(0, 10)}, n=400, neighbours="change-one")
 X = nw.column("x")
@@ -174,11 +173,10 @@ ROUTES = {
         made_up(nw.Marginals(["a", "b"]), LEVELS), nw.GraphicalModel([["a", "b"]], LEVELS), seed=1, progress=False
     ),
     "shares of a table": lambda: direct(made_up(nw.Marginals(["a", "b"]), LEVELS), level=0.9, n=None),
-    "choosing for a regression": lambda: MomentsInformation(
+    "choosing for a regression": lambda: nw.LinearRegression(["x"], "y").information_engine(
         replace(
             nw.plan(nw.Moments(["x"], "y"), TWO, guarantee=nw.PureDP(1)), law=made_up(nw.Moments(["x"], "y"), TWO).law
         ),
-        nw.LinearRegression(["x"], "y"),
         n=None,
         seed=1,
         draws=None,

@@ -7,8 +7,11 @@ import pytest
 from scipy import stats
 
 import noisewise as nw
-from noisewise.errors import Unsupported
+from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.joining import joined
 from noisewise.laws import additive_law
+from noisewise.likelihood.stated_n import noisy_totals
+from noisewise.models.base import ModelBase
 from noisewise.models.protocol import model_for
 
 x, y = nw.column("x"), nw.column("y")
@@ -110,12 +113,104 @@ def test_what_takes_n_for_the_rows_behind_a_sum_refuses():
     release = nw.Release.of(made, [0] * 6, dataset="d", ledger_head=None, simulated=True)
     with pytest.raises(Unsupported, match="left out"):
         nw.infer(release, nw.LinearRegression(["x"], "y"), progress=False)
+    grouped = nw.Schema(
+        {"x": nw.Bounded(0, 1), "g": nw.Levels(["u", "v"])}, n=50, neighbours="change-one", missing="leave-out"
+    )
+    by_group = nw.Release.of(
+        nw.plan(nw.Mean(x, by="g"), grouped, guarantee=nw.PureDP(1)), [0] * 4, dataset="d", ledger_head=None,
+        simulated=True,
+    )  # fmt: skip
+    with pytest.raises(Unsupported, match="Grouped takes n"):
+        nw.infer(by_group, nw.Grouped("g", x=NORMAL), progress=False)
     normal = nw.MultivariateNormal(columns=["x", "y"], mean=[stats.norm(0, 1), 0], sd=[1, 1], correlation=0.5)
     both = nw.Release.of(
         nw.plan(nw.Mean(x, y), own, guarantee=nw.PureDP(1)), [0] * 4, dataset="d", ledger_head=None, simulated=True
     )
     with pytest.raises(Unsupported, match="share"):
         nw.infer(both, normal, progress=False)
+
+
+LEVELS = nw.Levels(["a", "b"])
+GROUPED = nw.Grouped("g", x=NORMAL)
+
+
+@pytest.mark.parametrize("absent", ["x", "g"])
+def test_groups_of_those_present_do_not_add_up_to_n_and_are_refused(absent):
+    own = nw.Schema({"x": nw.Bounded(0, 1), "g": LEVELS}, n=50, neighbours="change-one", missing={absent: "leave-out"})
+    made = nw.plan(nw.Mean(x, by="g"), own, guarantee=nw.PureDP(1))
+    release = nw.Release.of(made, [0] * 4, dataset="d", ledger_head=None, simulated=True)
+    for ask in (
+        lambda: nw.infer(release, GROUPED, progress=False),
+        lambda: GROUPED.posterior(release, progress=False),
+        lambda: nw.simulate(made, GROUPED, seed=1),
+    ):
+        with pytest.raises(Unsupported, match=rf"'{absent}' were left out .* Grouped takes n for it"):
+            ask()
+
+
+def test_a_model_reads_releases_of_those_present_only_if_it_says_so():
+    """A model of one's own on the base, whose `observe` knows nothing of absent values."""
+
+    class Unaware(ModelBase):
+        free = ("p",)
+        supports = {"p": None}  # noqa: RUF012
+
+    made = nw.plan(nw.Mean(x), schema(50), guarantee=nw.PureDP(1))
+    release = nw.Release.of(made, [0] * 2, dataset="d", ledger_head=None, simulated=True)
+    with pytest.raises(Unsupported, match="Unaware takes n for it"):
+        nw.infer(release, Unaware(), progress=False)
+
+
+PRIVATE = nw.Schema(
+    {"x": nw.Bounded(0, 1), "y": nw.Bounded(0, 1), "g": LEVELS},
+    n_max=2000,
+    neighbours="add-remove",
+    missing={"x": "leave-out", "g": "leave-out"},
+)
+OF_THOSE_PRESENT = [nw.Mean(x), nw.Sum(x, x**2), nw.Count(x >= 0), nw.Histogram("g"), nw.Marginals(["g"]),
+                    nw.Mean(x, by="g"), nw.Count(by="g"), nw.Moments(["x"], "y")]  # fmt: skip
+
+
+@pytest.mark.parametrize("statistic", OF_THOSE_PRESENT, ids=str)
+def test_a_count_of_those_present_is_no_total_of_everybody(statistic, rng):
+    """1000 records, 6 of 10 present: n = 1000 is right, whatever the noisy counts of those present add up to."""
+    present = rng.random((1000, 2)) < 0.6
+    columns = {
+        "x": np.where(present[:, 0], rng.random(1000), np.nan),
+        "y": rng.random(1000),
+        "g": np.where(present[:, 1], rng.integers(0, 2, 1000), -1),
+    }
+    made = nw.plan(statistic, PRIVATE, guarantee=nw.PureDP(20))
+    steps = np.rint(statistic.value(columns, PRIVATE) / np.array(additive_law(made.law).step)).astype(int)
+    release = nw.Release.of(made, steps.tolist(), dataset="d", ledger_head=None, simulated=True)
+    assert joined((release,), 1000).warnings == ()
+    assert noisy_totals(release) == ()
+    with pytest.raises(InvalidArgument, match="n = 100 was stated"):  # fewer than are present
+        joined((release,), 100)
+
+
+def test_where_n_is_private_the_likelihood_is_that_of_records_with_holes(rng):
+    """n = 6 stated; records, holes and noise are made here."""
+    own = nw.Schema({"x": nw.Bounded(0, 1)}, n_max=50, neighbours="add-remove", missing="leave-out")
+    made = nw.plan(nw.Mean(x), own, guarantee=nw.PureDP(4))
+    law = additive_law(made.law)
+    value = [round(published / step) for published, step in zip((3.4, 1.9), law.step, strict=True)]
+    release = nw.Release.of(made, value, dataset="d", ledger_head=None, simulated=True)
+    posterior = nw.infer(release, NORMAL, n=6, progress=False, seed=3, draws=2000, warmup=500)
+    count = 2_000_000
+    mean, share = rng.normal(0.5, 0.5, count), rng.random(count)
+    there = rng.random((count, 6)) < share[:, None]
+    seen = np.clip(rng.normal(mean[:, None], 0.3, (count, 6)), 0, 1) * there
+    off = np.abs(there.sum(1) - 3.4) / law.scale[0] + np.abs(seen.sum(1) - 1.9) / law.scale[1]
+    weight = np.exp(-off) / np.exp(-off).sum()
+    size = 1 / np.sum(weight**2)
+    for name, drawn in (("mean", mean), ("present", share)):
+        centre = float(weight @ drawn)
+        sd = float(np.sqrt(weight @ (drawn - centre) ** 2))
+        error = sd * np.sqrt(1 / size + 1 / posterior.ess[name])
+        assert abs(posterior.mean[name] - centre) < 0.03 * sd + 5.5 * error
+        assert posterior.sd[name] == pytest.approx(sd, rel=0.1)
+    assert "n = 6, as stated" in str(posterior.verdict)
 
 
 def test_plans_can_be_chosen_among_and_told_about():

@@ -49,7 +49,7 @@ EVERYBODY = {
         nw.Marginals(["smoker"], ["smoker", "sex"]), [n - 900, 900, n - 900, 300, 300, 300]
     ),
     "moments": lambda n: released(
-        nw.Moments([X], SMOKER.equals("yes")), [n, 30 * n, n / 2, 1500 * n, 15 * n, n / 2], guarantee=nw.PureDP(100)
+        nw.Moments([X], SMOKER.equals("yes")), [n, 30 * n, n / 2, 1500 * n, 15 * n], guarantee=nw.PureDP(100)
     ),
 }
 

@@ -61,7 +61,7 @@ NEAR = nw.NormalCovariates([5.0], 10.0, [[4.0]], 6.0)
 ANSWERS = nw.Schema({"x": nw.Bounded(-10, 20), "y": nw.Levels(["no", "yes"])}, n=400, neighbours="change-one")
 COUNTS = nw.Schema({"x": nw.Bounded(-10, 20), "y": nw.Bounded(0, 8)}, n=400, neighbours="change-one")
 YES = nw.column("y").equals("yes")
-NO_ENGINE = {name: f"Regression has no {name}" for name in ("sample_records", "information_engine")}
+NO_RECORDS = {"sample_records": "Regression has no sample_records"}
 EXAMPLES = {
     "LinearRegression": Example(
         nw.LinearRegression(
@@ -88,19 +88,19 @@ EXAMPLES = {
         nw.LogisticRegression("x", YES, coefficients=stats.norm(0, 1), covariates=NEAR),
         nw.plan(nw.Moments(["x"], YES, parts=["xx", "xy"]), ANSWERS, guarantee=PRICE),
         {"intercept": -1.0, "x": 0.2},
-        NO_ENGINE,
+        NO_RECORDS,
     ),
     "ProbitRegression": Example(
         nw.ProbitRegression("x", YES, coefficients=stats.norm(0, 1), covariates=NEAR),
         nw.plan(nw.Moments(["x"], YES), ANSWERS, guarantee=PRICE),
         {"intercept": -1.0, "x": 0.2},
-        NO_ENGINE,
+        NO_RECORDS,
     ),
     "PoissonRegression": Example(
         nw.PoissonRegression("x", "y", coefficients=stats.norm(0, 1), covariates=NEAR),
         nw.plan(nw.Moments(["x"], "y"), COUNTS, guarantee=PRICE),
         {"intercept": 0.1, "x": 0.1},
-        NO_ENGINE,
+        NO_RECORDS,
     ),
     "Coin": Example(
         Coin(2.0, 3.0), nw.plan(nw.Count(X.between(0, 5)), SCHEMA, guarantee=PRICE), {"share": 0.4},

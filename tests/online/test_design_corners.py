@@ -118,7 +118,7 @@ def test_at_high_rates_the_best_question_is_that_of_the_normal_law(rate, guarant
     assert found == pytest.approx(design.base.information[:, 0, 0].max(), rel=0.03)
 
 
-@pytest.mark.parametrize("guarantee", [nw.PureDP(2), nw.GaussianDP(1)], ids=str)
+@pytest.mark.parametrize("guarantee", [nw.PureDP(2), nw.GaussianDP(4)], ids=str)
 @pytest.mark.parametrize("name", ["poisson", "geometric", "zipf"])
 def test_large_and_heavy_discrete_populations_are_learnt(name, guarantee):
     population, draw, truth = {

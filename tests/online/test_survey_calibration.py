@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import noisewise as nw
-from noisewise.online import survey as survey_module
+from noisewise.online import engine as engine_module
 from noisewise.online.asked import Asked, asked_of
 from noisewise.online.simulate import simulated_answer
 from noisewise.online.survey import Survey
@@ -71,6 +71,6 @@ def test_a_survey_that_overlooks_the_noise_is_caught(monkeypatch):
         asked = asked_of(query)
         return Asked(edges=asked.edges, keep=0.98, other=0.02)
 
-    monkeypatch.setattr(survey_module, "asked_of", credulous)
-    monkeypatch.setattr(survey_module, "asked_by", lambda question: credulous(question.query()))
+    monkeypatch.setattr(engine_module, "asked_of", credulous)
+    monkeypatch.setattr(engine_module, "asked_by", lambda question: credulous(question.query()))
     assert smallest_p_value("bernoulli", trials=40, n=80, particles=100, seed=300, queries="sign") < ALARM

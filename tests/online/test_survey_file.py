@@ -72,7 +72,7 @@ def test_a_survey_that_is_loaded_never_gives_an_id_twice_and_says_what_became_of
     for answer in late:  # whether it asked others meanwhile or not
         with pytest.raises(InvalidArgument, match="last saved"):
             first.answer(answer)
-    with pytest.raises(InvalidArgument, match="not asked by this survey"):
+    with pytest.raises(InvalidArgument, match="another copy of this survey"):  # which is true: `second` asked it
         first.answer(asked[3], 0)
     assert first.answer(early, 0).is_counted  # what was out when it was saved is known
     assert first.answer(asked[1], 0).is_counted
@@ -167,7 +167,11 @@ def test_a_survey_file_with_anything_out_of_range_is_refused_in_one_sentence(tmp
         for value in values:
             assert is_refused({**header, name: value}, arrays), (name, value)
     for name in arrays:
-        assert is_refused(header, {**arrays, name: np.full_like(arrays[name], np.nan)}), name
+        wrong = np.nan if arrays[name].dtype.kind == "f" else 99
+        assert is_refused(header, {**arrays, name: np.full_like(arrays[name], wrong)}), name
+        assert is_refused(header, {**arrays, name: arrays[name][:-1]}), name
+    swapped = {name: arrays[name][::-1].copy() for name in ("log_kind", "log_number")}
+    assert is_refused(header, {**arrays, **swapped})  # answered before it was asked
     twice = [[number, query] for number, query in header["open"] for _ in range(2)]
     assert is_refused({**header, "open": twice}, arrays)
     assert is_refused({**header, "answered": header["answered"][1:]}, arrays)

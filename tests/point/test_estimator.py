@@ -28,6 +28,18 @@ def records(tmp_path: Path) -> Path:
     return path
 
 
+def test_a_count_of_those_present_is_not_out_of_n() -> None:
+    """Somebody whose answer is missing is not counted, and is no "no"."""
+    holes = nw.Schema(SCHEMA.columns, n=N, neighbours="change-one", missing="leave-out")
+    with pytest.raises(Unsupported, match=r"'smoker' were left out .* an estimator takes n for it"):
+        optimal_estimator(POPULATION, "squared", guarantee=ONE, statistic=SMOKERS, schema=holes)
+    estimator = optimal_estimator(POPULATION, "squared", guarantee=ONE, statistic=SMOKERS, schema=SCHEMA)
+    made = nw.plan(SMOKERS, holes, guarantee=ONE, mechanism="geometric")
+    release = nw.Release.of(made, [3], dataset="d", ledger_head=None, simulated=True)
+    with pytest.raises(Unsupported, match="left out"):
+        estimator.estimate(release)
+
+
 def test_the_whole_line_from_records_to_a_posterior(records: Path, tmp_path: Path) -> None:
     estimator = optimal_estimator(POPULATION, "squared", guarantee=ONE, statistic=SMOKERS, schema=SCHEMA)
     made = nw.plan(SMOKERS, SCHEMA, guarantee=ONE, mechanism=estimator)

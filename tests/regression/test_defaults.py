@@ -78,7 +78,7 @@ def test_the_exact_law_is_kept_where_the_other_would_not_model_the_clamping_eith
     """By a fit of its own `marginal` may find hardly any row clamped; then it is only the worse law of few rows."""
     from noisewise.regression import marginal
 
-    monkeypatch.setattr(marginal, "NEGLIGIBLE", 1.0)
+    monkeypatch.setattr(marginal, "is_felt", lambda *_: False)
     found = nw.infer(few_rows(rng, 2.5), THROUGH_0, seed=1, **SHORT)
     assert found.method == "exact-gibbs"
     assert "which only it models" not in found.because

@@ -9,12 +9,13 @@ from regression_worlds import draw_world, pairs_of, uniforms
 from scipy import stats
 
 from noisewise.inference.diagnostics import ess_bulk, rhat
+from noisewise.regression import marginal
 from noisewise.regression.changed import changed_density, make_changed_data
 from noisewise.regression.coordinates import belief, mixing_variance, unknowns
 from noisewise.regression.density import make_data, normal_density
 from noisewise.regression.given import given_density
 from noisewise.regression.groups import AS_NORMAL, BY_BANK, RADIALLY, group_holders
-from noisewise.regression.marginal import sample, size_of
+from noisewise.regression.marginal import fitted, sample, size_of
 from noisewise.regression.problem import GivenX, Holder, NormalX, Prior, Problem
 from noisewise.regression.shortened import make_bank
 from noisewise.regression.sphere import make_sphere
@@ -435,3 +436,23 @@ def test_an_unknown_prior_scale_makes_no_funnel_for_the_chains(rng, prior):
     fit = sample(problem, rng, chains=2, draws=200, warmup=300)
     assert fit.details["divergent"].sum() < 10
     assert fit.details["leaps"] < 12
+
+
+def test_a_climb_that_runs_out_of_steps_goes_on_until_it_is_at_the_top(rng, monkeypatch):
+    """With eight steps at a time the mode is that of a thousand; without going on it would not be."""
+    problem = draw_world(rng, d=4, n=400, epsilon=20.0, holders=2).problem
+    top, _ = fitted(problem, rng)
+    monkeypatch.setattr(marginal, "MOST_STEPS", 8)
+    again, _ = fitted(problem, rng)
+    monkeypatch.setattr(marginal, "MOST_TURNS", 0)
+    short, _ = fitted(problem, rng)
+
+    def below(posterior):
+        heights = [density_at(one) for one in (top, posterior)]
+        return heights[0] - heights[1]
+
+    def density_at(posterior):
+        return posterior.density(posterior.mode, posterior.data, np.zeros(len(posterior.mode)))
+
+    assert below(again) < 1e-2
+    assert below(short) > 0.1

@@ -114,7 +114,7 @@ def test_a_comparison_with_anything_but_a_number_or_a_feature_is_refused(value: 
         ("medain(x)", "did you mean 'median'"),
         ("mean(x, bye=group)", "mean takes no 'bye'"),
         ("quantile(x)", "quantile(income, 0.9)"),
-        ("moments([x])", "moments([age, smoker], cost)"),
+        ("moments([x])", "moments([age, income], cost)"),
         ("histogram(x, bins=3)", "histogram(age, [20, 40, 60])"),
         ("mean(x / y)", "by a number"),
         ("mean(x", "brackets"),

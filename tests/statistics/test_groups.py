@@ -227,3 +227,11 @@ def test_what_no_record_moves_is_refused_in_a_sentence_wherever_it_is_found():
     for statistic, guarantee in itertools.product(cells, (nw.PureDP(1), nw.ZeroConcentratedDP(1))):
         with pytest.raises(nw.NoisewiseError, match="tells nothing"):
             nw.plan(statistic, own, guarantee=guarantee)
+
+
+def test_what_there_is_to_write_is_told_as_people_write_it() -> None:
+    for text in ("between(x, 2, 2)", "meen(x)"):
+        with pytest.raises(nw.InvalidSpec) as told:
+            nw.statistic(text)
+        assert "mean" in str(told.value)
+        assert "_by" not in str(told.value)

@@ -103,6 +103,8 @@ def gappy_frame() -> pd.DataFrame:
     rng, found = np.random.default_rng(7), frame()
     for name in ("x", "y", "g"):
         found.loc[rng.random(N) < 0.2, name] = None
+    # A missing word is NaN in a frame's text column, which Spark would take for the word "NaN".
+    found["g"] = found["g"].astype(object).where(found["g"].notna(), None)
     return found
 
 

@@ -164,11 +164,13 @@ def release_by(
 
 def show_release(file: Path) -> None:
     """noisewise show"""
-    from noisewise.release import Release
-    from noisewise.report.words import describe_release
+    from noisewise.report.words import describe_release, describe_survey
+    from noisewise.survey_release import load_releases
 
-    check_kind(file, kinds.RELEASE, place="`noisewise show`")
-    console.print(describe_release(Release.load(file)), markup=False)
+    check_kind(file, kinds.RELEASE, kinds.MEASUREMENT, place="`noisewise show`")
+    releases = load_releases(file)
+    told = describe_release(releases[0]) if len(releases) == 1 else describe_survey(releases)
+    console.print(told, markup=False)
 
 
 def show_ledger(ledger: Path) -> None:

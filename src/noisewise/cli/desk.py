@@ -55,5 +55,5 @@ def _is_paid(table: Table, plan: Plan, ledger: Path) -> bool:
     if not ledger.exists():
         return False
     with Ledger.open(ledger) as account:
-        fingerprint = table.fingerprint(account.fingerprint_key())
-        return account.find(plan.request(), plan.cost, plan.part, fingerprint) is not None
+        fingerprint, (known,) = table.fingerprint(account.fingerprint_key()), account.as_stored([plan])
+        return account.find(known.request(), known.cost, known.part, fingerprint) is not None

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from noisewise.cli.actions import console
-from noisewise.cli.kinds import RELEASE, check_kind
+from noisewise.cli.kinds import MEASUREMENT, RELEASE, check_kind
 from noisewise.cli.spec import Spec
 from noisewise.errors import InvalidSpec, NoisewiseError
 from noisewise.files import checked_folder, write_whole
-from noisewise.release import Release
+from noisewise.survey_release import load_releases
 
 if TYPE_CHECKING:
     from noisewise.inference.posterior import Posterior
@@ -36,9 +36,9 @@ def infer_releases(
     """Infer from all releases together and write posterior.npz, summary.txt, posterior.png and report.html."""
     _check_folder(out)
     for file in files:
-        check_kind(file, RELEASE, place="`noisewise infer`")
-    releases = [Release.load(file) for file in files]
-    population = Spec.read(spec).population()
+        check_kind(file, RELEASE, MEASUREMENT, place="`noisewise infer`")
+    releases = [release for file in files for release in load_releases(file)]
+    population = Spec.read(spec).population(releases[0].schema)
     from noisewise.inference.infer import infer
     from noisewise.inference.progress import shown
 

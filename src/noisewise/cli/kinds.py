@@ -46,7 +46,10 @@ ARCHIVE = FileKind(
 )
 PICTURE = FileKind("a picture", "it is there to be looked at")
 JSON = FileKind("a JSON file without the format of a release", "release files come from `noisewise release`")
-MEASUREMENT = FileKind("a measurement made elsewhere", "`nw.infer` learns from it in Python")
+MEASUREMENT = FileKind(
+    "a measurement made elsewhere",
+    "`noisewise show FILE` reads it aloud, `noisewise infer FILE --spec SPEC.toml --out FOLDER` learns from it",
+)
 _BEGINNINGS = {
     b"SQLite format 3\0": LEDGER,
     b"PK\x03\x04": ARCHIVE,
@@ -93,10 +96,10 @@ def _is_one_column(lines: list[str]) -> bool:
     )
 
 
-def check_kind(path: Path, wanted: FileKind, *, place: str) -> None:
+def check_kind(path: Path, wanted: FileKind, *others: FileKind, place: str) -> None:
     """Refuse a file that is plainly of another kind than the command reads, and say which command reads it."""
     found = kind_of(path)
-    if found is None or found == wanted:
+    if found is None or found in (wanted, *others):
         return
     raise InvalidSpec(
         f"{path} is {found.name}, and {place} takes {wanted.name}: {found.use}. Nothing was spent.", where=place

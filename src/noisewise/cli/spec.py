@@ -124,11 +124,17 @@ class Spec:
         """The plans of [[candidates]]; none where there are none."""
         return self._listed("candidates") if "candidates" in self.sections else ()
 
-    def population(self) -> Any:
-        """The population of [population]."""
+    def population(self, schema: Schema | None = None) -> Any:
+        """The population of [population]; a formula in it is read under this schema, or under the spec's own."""
         from noisewise.populations.text import population_from_spec
 
-        return self._within("[population]", lambda: population_from_spec(self._section("population")))
+        section = self._section("population")
+        if any("formula" in str(text) for text in section.values()):
+            from noisewise.regression.formula import written_out
+
+            under = self.schema() if schema is None else schema
+            section = self._within("[population]", lambda: written_out(section, under))
+        return self._within("[population]", lambda: population_from_spec(section))
 
     def check_population(self) -> None:
         """Refuse a [population], where there is one, that `infer` would refuse after the release was paid for."""
@@ -243,7 +249,7 @@ def _plan(section: Mapping[str, Any], schema: Schema) -> Plan:
         )
     part = section.get("part")
     return plan(
-        statistic(section["statistic"]),
+        statistic(section["statistic"], schema),
         schema,
         guarantee=guarantee_from_spec(section["guarantee"]),
         mechanism=mechanism,

@@ -153,7 +153,7 @@ def precision(
     rows: list[Expected] = []
     words = "Expected 90 % intervals of the noise alone; with a population, of the answer."
     if any(_has_hidden_means(made, records) for made in listed):
-        words += " The number of records is private: state one (--n, or n= in Python) to see means of groups."
+        words += " The number of records is private: state one (--n, or n= in Python) to see means."
     if population is not None:
         population = population_for(population, listed)
         values = middle(believe(population)) if at is None else at
@@ -198,7 +198,7 @@ def _checked_budgets(budgets: object) -> list[Fraction]:
 
 
 def _noise_rows(made: Plan, own: Fraction, numbers: Sequence[Fraction], records: int | None) -> list[Expected]:
-    """The noise alone, component by component; means of groups where the number of records is known."""
+    """The noise alone, component by component; means of groups and of those present where n is known."""
     averages = made.statistic.averages(made.part_schema)
     if averages and not _has_hidden_means(made, records):
         return [row for number in numbers for row in _mean_rows(_moved(made, number), number, own, averages, records)]
@@ -212,17 +212,20 @@ def _noise_rows(made: Plan, own: Fraction, numbers: Sequence[Fraction], records:
 
 
 def _has_hidden_means(made: Plan, records: int | None) -> bool:
-    """Whether it releases means of groups, and nobody says of how many records."""
+    """Whether it releases means as sums and counts, and nobody says of how many records."""
     return bool(made.statistic.averages(made.part_schema)) and made.part_schema.n is None and records is None
 
 
 def _mean_rows(
     moved: Plan, number: Fraction, own: Fraction, averages: Sequence[Average], records: int | None
 ) -> list[Expected]:
-    """What is known of each group's mean, and the noise on its count; groups that get the same noise are told once."""
+    """What is known of each mean of a group or of those present, and the noise on its count and on sums without one.
+
+    Groups that get the same noise are told once.
+    """
     schema, law = moved.part_schema, additive_law(moved.law)
-    groups = len(moved.statistic.groups(schema))
-    each = max(1, (records or schema.n or 0) // groups)
+    groups = moved.statistic.groups(schema)
+    each = max(1, (records or schema.n or 0) // max(1, len(groups)))
     noises = {(one.feature, law.scale[one.count], law.scale[one.total]) for one in averages}
     is_same = len(noises) == len({feature for feature, *_ in noises})
     told = [one for one in averages if one.group == averages[0].group] if is_same else averages[:MOST_ANSWERS]
@@ -231,12 +234,18 @@ def _mean_rows(
     for one, (low, high, _) in zip(told, ranges, strict=True):
         width = mean_half_width(moved, one, records=each, low=low, high=high, level=LEVEL)
         whose = "a group" if is_same else one.group
-        answer = f"mean({one.feature}) of {whose} of {each} records"
+        answer = f"mean({one.feature}) of {f'{whose} of {each} records' if groups else f'{each} present'}"
         unit = feature_unit(one.feature, schema)
         rows.append(_row(moved, number, own, answer, unit, width, None, (high - low) / 2))
         alone = _half_width(moved, one.count)
-        counts.setdefault(one.count, _row(moved, number, own, f"count of {whose}", "", alone, None, None))
-    return [*rows, *counts.values()]
+        label = f"count of {whose}" if groups else moved.noise[one.count].label
+        counts.setdefault(one.count, _row(moved, number, own, label, "", alone, None, None))
+    rows += counts.values()
+    in_means = {k for one in averages for k in (one.count, one.total)}
+    units = component_units(moved.statistic, schema)
+    for k in sorted(set(range(min(law.size, MOST_ANSWERS))) - in_means):
+        rows.append(_row(moved, number, own, moved.noise[k].label, units[k], _half_width(moved, k), None, None))
+    return rows
 
 
 def _half_widths(made: Plan) -> list[float | None]:

@@ -11,6 +11,11 @@ Only the last term is simulated. Given mixing variances w (V_k ~ N(0, w_k), w_k 
 is closed, and s(y) = E[s(y | w) | y]. Every simulated y comes with its own w, which is a draw given y; two Gibbs chains
 start from it (u given w, then 1/w given u inverse Gaussian), and the product of their averages has no bias from their
 length, but for what the chains remember of their common start.
+
+Quicker, and closed: normal noise of variances v_k between b_k^2 and 2 b_k^2 that tell as much, sum by sum. What the
+other noisy sums leave open of U_k has variance t_k = 1/(H^-1)_kk - v_k, H = Sigma + diag(v), and v_k solves
+    1/(t_k + v_k) = J(t_k, b_k), the information of N(0, t_k) + Laplace(b_k) about its centre,
+by iteration. It is exact for one sum's centre, where noise dominates every sum (v = b^2) and where none does (2 b^2).
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ from noisewise.populations.parameters import Array
 DRAWS = 4096  # simulated releases over all rows of theta, at least FEWEST a row
 FEWEST = 128
 FORGET, KEEP = 12, 16  # sweeps
+MATCHES = 6
 PIECE = 8192
 
 
@@ -50,6 +56,19 @@ def laplace_vector_information(
     mean = total / count
     error = np.sqrt(np.maximum(square / count - np.square(mean), 0) / (count - 1))
     return closed + mean, error
+
+
+def matched_variance(covariance: Array, scale: Array) -> Array:
+    """Variances (K, d) of normal noises that tell as much about each sum as the Laplace noises do; see the module."""
+    unit = scale[:, None] * scale
+    sigma = covariance / unit
+    matched = np.full(sigma.shape[:2], 2.0)
+    for _ in range(MATCHES):
+        precision = np.linalg.inv(sigma + np.eye(sigma.shape[-1]) * matched[:, None, :])
+        left = np.maximum(1 / np.diagonal(precision, axis1=1, axis2=2) - matched, 1e-12)
+        told = normal_laplace.information(variance=left, scale=1.0)[0]
+        matched = np.clip(1 / told - left, 1.0, 2.0)
+    return np.asarray(matched * np.square(scale))
 
 
 def _closed_part(sigma: Array, slope: Array, d_sigma: Array) -> tuple[Array, Array, Array]:

@@ -48,7 +48,7 @@ class Optimum:
 
 
 def _times(gain: float) -> str:
-    return "gain not defined against" if math.isnan(gain) else f"{gain:.4g} times"
+    return "gain not defined against" if math.isnan(gain) else f"{gain:.3g} times"
 
 
 def _weights(optimum: Optimum) -> str:
@@ -57,6 +57,6 @@ def _weights(optimum: Optimum) -> str:
 
 def _listed(values: tuple[Fraction, ...] | tuple[float, ...]) -> str:
     shown = [
-        str(v) if isinstance(v, Fraction) else number_text(v) if len(number_text(v)) < 8 else f"{v:.4g}" for v in values
+        str(v) if isinstance(v, Fraction) else number_text(v) if len(number_text(v)) < 8 else f"{v:.3g}" for v in values
     ]
     return shown[0] if len(shown) == 1 else f"[{', '.join(shown)}]"

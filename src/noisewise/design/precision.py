@@ -38,7 +38,7 @@ from noisewise.inference.progress import shown
 from noisewise.laws import Form, additive_law, normal_mixture
 from noisewise.likelihood import normal_gaussian
 from noisewise.likelihood.normal_sum import NormalSum
-from noisewise.models.protocol import population_for
+from noisewise.models.protocol import model_of, population_for
 from noisewise.planning import Plan, plan
 from noisewise.populations.multivariate import MultivariateNormal
 from noisewise.populations.parameters import Array
@@ -93,7 +93,9 @@ def _spread_information(plan: Plan, belief: Belief, n: int | None) -> Array | No
     """F (K, P, P) of sums under normal noise with the variance of their Laplace noise; None for other releases."""
     is_sum = isinstance(plan.statistic, Mean | Sum | Count | TruncatedSum | Histogram | Marginals)
     is_population = isinstance(belief.population, Population | Joint | MultivariateNormal)
-    if not (is_sum and is_population and plan.law.form is Form.NUMBER):
+    if not is_population:
+        return model_of(belief.population).spread_information(plan, belief.rows, n=n)
+    if not (is_sum and plan.law.form is Form.NUMBER):
         return None
     law = additive_law(plan.law)
     if not normal_mixture(law).is_laplace:

@@ -27,7 +27,7 @@ from noisewise.populations.cleaned import attach
 from noisewise.populations.distribution import BernoulliLaw, CategoricalLaw, GammaLaw, NormalLaw, PoissonLaw
 from noisewise.populations.parameters import Array, scipy_name
 from noisewise.populations.population import AnyPopulation, Population
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 from noisewise.schema import Levels
 from noisewise.statistics import Count, Mean, Sum, TruncatedSum
 from noisewise.statistics.feature import Feature, as_feature
@@ -114,7 +114,7 @@ def conjugate_family(releases: object, population: AnyPopulation, *, n: object =
     return Family(first.kind, first.parameters, first.prior, tuple(o for one in found for o in one.observations))
 
 
-def _one(release: Release, population: AnyPopulation, n: int) -> Family:
+def _one(release: NoisyValue, population: AnyPopulation, n: int) -> Family:
     """The family behind one release."""
     if release.law.form is not Form.NUMBER or additive_law(release.law).mixture() is None:
         raise Unsupported(f"method='gibbs' needs Laplace, geometric or Gaussian noise; {ELSE}")
@@ -152,7 +152,7 @@ def _kind(law: Population) -> str:
 
 
 def _proportion(
-    release: Release, population: AnyPopulation, law: Population, column: str, n: int
+    release: NoisyValue, population: AnyPopulation, law: Population, column: str, n: int
 ) -> tuple[tuple[float, ...], Observation]:
     shapes = beta_shapes(law.parameters.priors["p"])
     if shapes is None:
@@ -170,14 +170,14 @@ def _proportion(
     return shapes, told
 
 
-def _table(release: Release, population: AnyPopulation, n: int) -> tuple[tuple[float, ...], Observation]:
+def _table(release: NoisyValue, population: AnyPopulation, n: int) -> tuple[tuple[float, ...], Observation]:
     prior = dirichlet_prior(population, release)
     if prior is None:
         raise _wrong_statistic(CATEGORICAL, release)
     return prior.alpha, _observation(release, n)
 
 
-def _sum(kind: str, release: Release, law: Population, column: str, n: int) -> tuple[tuple[float, ...], Observation]:
+def _sum(kind: str, release: NoisyValue, law: Population, column: str, n: int) -> tuple[tuple[float, ...], Observation]:
     prior = _normal_inverse_gamma(law) if kind == NORMAL else gamma_numbers(law.parameters.priors["rate"])
     if prior is None:
         raise _wrong_prior(kind)
@@ -192,7 +192,7 @@ def _sum(kind: str, release: Release, law: Population, column: str, n: int) -> t
     return prior, _observation(release, n, window)
 
 
-def _window(release: Release, column: str, *, powers: int) -> Window | None:
+def _window(release: NoisyValue, column: str, *, powers: int) -> Window | None:
     """The window of a sum of the column (and its square), clipped or truncated; None for any other statistic."""
     statistic = release.statistic
     if not isinstance(statistic, Sum | Mean | TruncatedSum) or isinstance(release.schema.column(column), Levels):
@@ -219,7 +219,7 @@ def _clip(feature: Feature, column: str) -> tuple[float, float] | None:
     return None
 
 
-def _observation(release: Release, n: int, window: Window | None = None) -> Observation:
+def _observation(release: NoisyValue, n: int, window: Window | None = None) -> Observation:
     noise = Noise.of((release,))
     return Observation(n, np.array(release.value, dtype=float) * noise.step, noise, window)
 
@@ -246,5 +246,5 @@ def _wrong_prior(kind: str) -> InvalidArgument:
     return InvalidArgument(f"method='gibbs' for a {kind} model needs {PRIORS[kind]}; {ELSE}", argument="population")
 
 
-def _wrong_statistic(kind: str, release: Release) -> Unsupported:
+def _wrong_statistic(kind: str, release: NoisyValue) -> Unsupported:
     return Unsupported(f"method='gibbs' for a {kind} model needs {NEEDS[kind]}, not {release.statistic}; {ELSE}")

@@ -19,7 +19,7 @@ from noisewise.graphical.probabilities import pieces
 from noisewise.graphical.problem import LAPLACE, Holder, Problem
 from noisewise.models.confidential import TURNS, behind_noise
 from noisewise.populations.parameters import Theta
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 from noisewise.statistics import Marginals
 from noisewise.types import Floats
 
@@ -37,7 +37,7 @@ class TableLaw:
 
     problem: Problem
     holder: Holder
-    releases: tuple[Release, ...]
+    releases: tuple[NoisyValue, ...]
 
     def draw_statistic(self, rng: np.random.Generator, theta: Theta) -> Floats:
         """Counts (K, entries), one draw a row of theta."""
@@ -68,7 +68,7 @@ class TableLaws:
     groups: tuple[TableLaw, ...]
 
     @classmethod
-    def of(cls, model: GraphicalModel, releases: tuple[Release, ...], *, n: object = None) -> TableLaws:
+    def of(cls, model: GraphicalModel, releases: tuple[NoisyValue, ...], *, n: object = None) -> TableLaws:
         """The laws of the tables behind releases."""
         if any(isinstance(release.statistic, Marginals) and release.statistic.null is not None for release in releases):
             raise Unsupported("A table tied with null= is read by an approximation that has no law of its counts.")

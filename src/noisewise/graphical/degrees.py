@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from noisewise.inference.degrees import Degrees, log_linear_terms, told_by_tables
 from noisewise.joining import same_records
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 from noisewise.statistics import Histogram, Marginals
 
 __all__ = ["table_degrees"]
 
 
 def table_degrees(
-    releases: tuple[Release, ...], cliques: Sequence[Sequence[str]], levels: Mapping[str, int], *, most: int | None
+    releases: tuple[NoisyValue, ...], cliques: Sequence[Sequence[str]], levels: Mapping[str, int], *, most: int | None
 ) -> Degrees:
     """Independent cells of the published tables against independent potentials of the cliques, or `most` of them."""
     unknowns = log_linear_terms(cliques, levels) if most is None else most
@@ -26,7 +26,7 @@ def table_degrees(
     return Degrees(told, shapes, unknowns, "" if told > unknowns else advice)
 
 
-def _told(releases: Sequence[Release], levels: Mapping[str, int]) -> int:
+def _told(releases: Sequence[NoisyValue], levels: Mapping[str, int]) -> int:
     """Independent cells of all tables of the same records."""
     cliques: list[tuple[str, ...]] = []
     tied = 0

@@ -25,7 +25,7 @@ from noisewise.joining import listed_releases, refuse_left_out, stated_sizes
 from noisewise.laws import Form, additive_law, normal_mixture
 from noisewise.likelihood import normal_laplace
 from noisewise.likelihood.stated_n import contradictions
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 from noisewise.statistics import Histogram, Marginals
 from noisewise.types import Floats
 
@@ -35,7 +35,7 @@ HALVINGS = 40
 GRID = 500
 
 
-def direct(release: Release, *, level: float, n: int | None) -> Probabilities:
+def direct(release: NoisyValue, *, level: float, n: int | None) -> Probabilities:
     """The share of every published cell, with its interval."""
     (given,) = listed_releases(release)
     refuse_left_out((given,), "a graphical model")

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from noisewise.inference.methods import Found, Methods
     from noisewise.inference.posterior import Posterior
     from noisewise.inference.settings import Settings
-    from noisewise.planning import Plan
-    from noisewise.release import Release
+    from noisewise.planning import Simulable
+    from noisewise.release import NoisyValue
 
 __all__ = ["POTENTIALS", "TAU", "GraphicalModel", "probability_name"]
 
@@ -191,7 +191,7 @@ class GraphicalModel(ModelBase):
         return {probability_name((name,)): tuple(f"P({label})" for label in self.cell_labels((name,)))
                 for name in self.columns}  # fmt: skip
 
-    def problem(self, releases: Release | Sequence[Release], *, n: int | Sequence[int] | None = None) -> Problem:
+    def problem(self, releases: NoisyValue | Sequence[NoisyValue], *, n: int | Sequence[int] | None = None) -> Problem:
         """The model and what was published, as numbers: what every method starts from."""
         from noisewise.graphical.observed import observe
 
@@ -278,7 +278,7 @@ class GraphicalModel(ModelBase):
 
         return estimate(self, posterior)
 
-    def direct(self, release: Release, *, level: float = 0.9, n: int | None = None) -> Probabilities:
+    def direct(self, release: NoisyValue, *, level: float = 0.9, n: int | None = None) -> Probabilities:
         """Each published cell's share with an interval from noise and sampling alone: it holds whatever the model."""
         from noisewise.graphical.direct import direct
 
@@ -286,7 +286,7 @@ class GraphicalModel(ModelBase):
 
     @staticmethod
     def compare(
-        releases: Release | Sequence[Release],
+        releases: NoisyValue | Sequence[NoisyValue],
         models: Mapping[str, GraphicalModel] | Sequence[GraphicalModel],
         *,
         n: int | Sequence[int] | None = None,
@@ -296,7 +296,7 @@ class GraphicalModel(ModelBase):
 
         return compare(releases, models, n=n)
 
-    def answer_sources(self, theta: Theta, releases: Sequence[Release]) -> tuple[AnswerSource, ...]:
+    def answer_sources(self, theta: Theta, releases: Sequence[NoisyValue]) -> tuple[AnswerSource, ...]:
         """The share of each level of each column, and of each cell of the cliques."""
         from noisewise.graphical.shares import share_sources
 
@@ -318,7 +318,13 @@ class GraphicalModel(ModelBase):
         return theta_at(self, at)
 
     def simulate_values(
-        self, rng: np.random.Generator, plan: Plan, theta: Theta, *, n: int | None = None, approximate: bool = False
+        self,
+        rng: np.random.Generator,
+        plan: Simulable,
+        theta: Theta,
+        *,
+        n: int | None = None,
+        approximate: bool = False,
     ) -> NDArray[np.int64]:
         """The published integers (K, size) of K simulated data sets, one for each row of theta."""
         from noisewise.graphical.replicate import simulate_values
@@ -334,14 +340,14 @@ class GraphicalModel(ModelBase):
         return sample_records(rng, self, schema, n, theta, columns)
 
     def joint_likelihood(
-        self, releases: tuple[Release, ...], *, likelihood: str = "auto", n: object = None
+        self, releases: tuple[NoisyValue, ...], *, likelihood: str = "auto", n: object = None
     ) -> TableLaws:
         """The laws from which the confidential tables are drawn, one for each group of the same records."""
         from noisewise.graphical.confidential import TableLaws
 
         return TableLaws.of(self, releases, n=n)
 
-    def degrees(self, releases: tuple[Release, ...], theta: Theta) -> Degrees:
+    def degrees(self, releases: tuple[NoisyValue, ...], theta: Theta) -> Degrees:
         """Independent cells of the published tables against independent potentials of the cliques."""
         from noisewise.graphical.degrees import table_degrees
 

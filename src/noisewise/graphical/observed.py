@@ -30,7 +30,7 @@ from noisewise.graphical.problem import GAUSSIAN, LAPLACE, Holder, Problem
 from noisewise.graphical.structure import Region, Regions
 from noisewise.joining import joined, listed_releases, refuse_left_out
 from noisewise.laws import additive_law, normal_mixture
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 from noisewise.statistics import Marginals
 from noisewise.types import Floats
 
@@ -48,7 +48,7 @@ class Observed:
     """The problem, the releases it came from, what they can teach, and what is to be said."""
 
     problem: Problem
-    releases: tuple[Release, ...]
+    releases: tuple[NoisyValue, ...]
     groups: tuple[tuple[int, ...], ...]  # the releases of each holder, by position
     strength: float
     notes: tuple[str, ...]
@@ -119,7 +119,7 @@ def _engine(own: Regions, cliques: Sequence[Region]) -> Engine:
     return engine_for(own)
 
 
-def _part(release: Release, tables: tuple[CountedTable, ...], n: int) -> tuple[_Part, list[str]]:
+def _part(release: NoisyValue, tables: tuple[CountedTable, ...], n: int) -> tuple[_Part, list[str]]:
     statistic, law = release.statistic, release.law
     value = release.estimate
     variance = _noise_variance(release, n)
@@ -136,7 +136,7 @@ def _part(release: Release, tables: tuple[CountedTable, ...], n: int) -> tuple[_
     return _Part(tables, kept, value, variance, family, n, 1.0), []
 
 
-def _noise_variance(release: Release, n: int) -> Floats:
+def _noise_variance(release: NoisyValue, n: int) -> Floats:
     """Of each entry; with a floor far below sampling, as noise that is all but surely 0 leaves a sum no variance."""
     return np.asarray(
         np.maximum(np.square(np.array(additive_law(release.law).sd) / release.divisor), max(SMALLEST, n * TINY))
@@ -177,7 +177,7 @@ def _holder(tables: Regions, parts: Sequence[_Part]) -> Holder:
     )
 
 
-def _strength(release: Release, n: float) -> float:
+def _strength(release: NoisyValue, n: float) -> float:
     """n sqrt(2) Delta_1/sd, at the cell with the most noise; sd is that of the continuous law, also below one count."""
     noise = normal_mixture(release.law)
     change = float(release.statistic.sensitivity(release.schema, norm=1).value)

@@ -24,8 +24,8 @@ from noisewise.graphical.probabilities import clique_tables, column_tables, tabl
 from noisewise.graphical.synthetic import record_engine
 from noisewise.joining import record_count
 from noisewise.laws import additive_law
-from noisewise.likelihood.simulate import draw_noise
-from noisewise.planning import Plan
+from noisewise.likelihood.simulate import draw_noise, table_unit
+from noisewise.planning import Simulable
 from noisewise.populations.parameters import Theta
 from noisewise.schema import Schema
 from noisewise.statistics import Marginals
@@ -72,7 +72,7 @@ def probabilities_of(model: GraphicalModel, theta: Floats) -> dict[str, Floats]:
 
 
 def simulate_values(
-    rng: np.random.Generator, model: GraphicalModel, plan: Plan, theta: Theta, *, n: int | None
+    rng: np.random.Generator, model: GraphicalModel, plan: Simulable, theta: Theta, *, n: int | None
 ) -> Integers:
     """The published integers (K, size) of K data sets, one a row of theta."""
     statistic, schema = plan.statistic, plan.part_schema
@@ -88,7 +88,7 @@ def simulate_values(
         counts = _from_tables(rng, model, rows, counted, size)
     law = additive_law(plan.law)
     noise = [draw_noise(rng, law, len(rows), component=k) for k in range(law.size)]
-    return np.asarray(np.stack(counts) + np.stack(noise, axis=1))
+    return np.asarray(np.stack(counts) * table_unit(plan) + np.stack(noise, axis=1))
 
 
 def _from_tables(

@@ -15,12 +15,12 @@ from noisewise.types import Theta
 
 if TYPE_CHECKING:
     from noisewise.grouped.model import Grouped
-    from noisewise.release import Release
+    from noisewise.release import NoisyValue
 
 __all__ = ["group_sources", "group_units"]
 
 
-def group_sources(model: Grouped, theta: Theta, releases: Sequence[Release]) -> tuple[AnswerSource, ...]:
+def group_sources(model: Grouped, theta: Theta, releases: Sequence[NoisyValue]) -> tuple[AnswerSource, ...]:
     """One source for each group, and one for their shares where a column makes the groups."""
     units = column_units(releases)
     sources: list[AnswerSource] = []
@@ -37,7 +37,7 @@ def group_sources(model: Grouped, theta: Theta, releases: Sequence[Release]) -> 
     return tuple(sources)
 
 
-def group_units(model: Grouped, releases: Sequence[Release]) -> dict[str, str]:
+def group_units(model: Grouped, releases: Sequence[NoisyValue]) -> dict[str, str]:
     """The unit of each parameter that is told in that of the column, group by group, and of pooled centres."""
     unit = column_units(releases).of(model.column)
     if not unit:

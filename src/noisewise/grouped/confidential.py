@@ -16,7 +16,7 @@ from noisewise.errors import Unsupported
 from noisewise.grouped.observed import RecordSet
 from noisewise.likelihood.normal_laplace import draw_mixing
 from noisewise.populations.parameters import Array, Theta
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 from noisewise.statistics.groups import ONE
 from noisewise.types import Floats
 
@@ -35,7 +35,7 @@ class GroupLaws:
     groups: tuple[SetLaw, ...]
 
     @classmethod
-    def of(cls, model: Grouped, releases: tuple[Release, ...], *, n: object) -> GroupLaws:
+    def of(cls, model: Grouped, releases: tuple[NoisyValue, ...], *, n: object) -> GroupLaws:
         from noisewise.grouped.learn import record_sets
 
         if model.is_by_holder:
@@ -57,7 +57,7 @@ class SetLaw:
     sets: int
 
     @property
-    def releases(self) -> tuple[Release, ...]:
+    def releases(self) -> tuple[NoisyValue, ...]:
         return self.records.releases
 
     def draw_statistic(self, rng: np.random.Generator, theta: Theta) -> Array:

@@ -23,6 +23,7 @@ from scipy.optimize import brentq
 from scipy.signal import fftconvolve
 from scipy.special import gammaln
 
+from noisewise.compilation import njit
 from noisewise.types import Array, Floats, Ints
 
 __all__ = ["CountSeen", "Rest", "SizeWindow", "draw_sizes", "log_weight"]
@@ -35,10 +36,6 @@ FAR = 60.0  # standard deviations of a noisy count
 class CountNoise(Protocol):
     """What is asked of a count's noise: independent whole steps of a law with its probabilities."""
 
-    @property
-    def step(self) -> tuple[float, ...]: ...
-    @property
-    def sd(self) -> tuple[float, ...]: ...
     def log_pmf(self, k: Floats, component: int = 0) -> Floats: ...
 
 
@@ -49,19 +46,17 @@ class CountSeen:
     law: CountNoise
     component: int
     value: int
+    step: float
+    sd: float
 
     def log_noise(self, n: Array | Ints) -> Floats:
         """log P(published | n people)."""
-        steps = np.rint(self.value - np.asarray(n, dtype=float) / self.law.step[self.component])
+        steps = np.rint(self.value - np.asarray(n, dtype=float) / self.step)
         return self.law.log_pmf(steps, component=self.component)
 
     @property
     def number(self) -> float:
-        return self.value * self.law.step[self.component]
-
-    @property
-    def sd(self) -> float:
-        return self.law.sd[self.component]
+        return self.value * self.step
 
 
 def log_weight(n: Array | Ints, alpha: float) -> Floats:
@@ -82,16 +77,21 @@ class Rest:
     has_tails: bool
 
     @classmethod
-    def of(cls, counts: Sequence[tuple[CountSeen, ...]], *, has_tails: bool) -> Rest | None:
-        """Of all other groups' counts; None where one of them has none."""
-        if not counts or not all(counts):
-            return None
-        number = variance = 0.0
-        for own in counts:
-            precision = sum(one.sd**-2 for one in own)
-            number += sum(one.number * one.sd**-2 for one in own) / precision
-            variance += 1 / precision
-        return cls(number, variance, has_tails)
+    def of_each(cls, counts: Sequence[tuple[CountSeen, ...]], *, has_tails: bool) -> list[Rest | None]:
+        """For each group that of all others; None where one of these has no count."""
+        known = np.array([bool(own) for own in counts])
+        number, variance = np.zeros(len(counts)), np.zeros(len(counts))
+        for g, own in enumerate(counts):
+            precision = np.array([one.sd**-2 for one in own])
+            if own:
+                number[g] = precision @ [one.number for one in own] / precision.sum()
+                variance[g] = 1 / precision.sum()
+        unknown = known.size - known.sum() - ~known
+        rest = np.stack([number.sum() - number, variance.sum() - variance], axis=1)
+        return [
+            cls(float(a), float(v), has_tails) if not some and v > 0 else None
+            for (a, v), some in zip(rest, unknown, strict=True)
+        ]
 
     def log_noise(self, n: Array | Ints) -> Floats:
         """log of how well n people agree with it, up to a constant."""
@@ -162,24 +162,29 @@ def draw_sizes(rng: np.random.Generator, windows: list[tuple[Ints, Floats]], tot
     left = np.full(count, total - least)  # counted from the least sizes
     drawn = np.zeros((count, len(windows)), np.int64)
     for g in range(len(windows) - 1, 0, -1):
-        before, weight = sums[g - 1], tilted[g]
-        values, inverse = np.unique(left, return_inverse=True)
-        steps = np.arange(weight.size)
-        for which, value in enumerate(values):
-            rows = np.flatnonzero(inverse == which)
-            rest = value - steps
-            possible = (rest >= 0) & (rest < before.size)
-            mass = np.where(possible, weight * before[np.clip(rest, 0, before.size - 1)], 0.0)
-            upto = np.cumsum(mass)
-            if not upto[-1] > 0:
-                return None
-            drawn[rows, g] = np.searchsorted(upto, rng.random(rows.size) * upto[-1], side="right")
-        drawn[:, g] = np.minimum(drawn[:, g], weight.size - 1)
-        left = left - drawn[:, g]
+        if not _taken_apart(tilted[g], sums[g - 1], left, drawn[:, g], rng.random(count)):
+            return None
     drawn[:, 0] = left
     if np.any(left < 0) or np.any(left >= tilted[0].size):
         return None
     return np.asarray(drawn + np.array([sizes[0] for sizes, _ in windows]))
+
+
+@njit(cache=True)
+def _taken_apart(weight: Floats, before: Floats, left: Ints, drawn: Ints, chance: Floats) -> bool:
+    """The size of one group for each draw, given what is left for it and the groups before it; `left` goes down."""
+    upto = np.empty(weight.size)
+    for s in range(left.size):
+        first, last = max(0, left[s] - before.size + 1), min(weight.size - 1, left[s])
+        total = 0.0
+        for k in range(first, last + 1):
+            total += weight[k] * before[left[s] - k]
+            upto[k] = total
+        if not total > 0:
+            return False
+        drawn[s] = min(first + np.searchsorted(upto[first : last + 1], chance[s] * total, side="right"), last)
+        left[s] -= drawn[s]
+    return True
 
 
 def _normal(log: Floats) -> Floats:

@@ -17,22 +17,22 @@ import numpy as np
 from noisewise.grouped.lines import Line
 from noisewise.grouped.record_moments import Box
 from noisewise.grouped.terms import AnyTerm
-from noisewise.grouped.zoom import climbed, cut, log_total, mesh, narrowed, tempered
+from noisewise.grouped.zoom import climbed, cut, log_total, narrowed, tempered
 from noisewise.types import Floats, Ints
 
 __all__ = ["GroupTable", "SizeSteps", "group_box", "group_table", "start_box"]
 
-WHOLE = {1: (129,), 2: (41, 29)}
+WHOLE = {1: (129,), 2: (27, 21)}
 CLIMBING = 8  # steps of sizes, while the place is looked for
 COARSE = {1: (41,), 2: (17, 15)}
-FINE = {1: (81,), 2: (41, 29)}
-FINE_SLOW = {1: (61,), 2: (31, 23)}
+FINE = {1: (81,), 2: (33, 25)}
+FINE_SLOW = {1: (61,), 2: (27, 21)}
 FEW_SIZES, STEPS = 40, 20
 MOST_CELLS = 400_000
 MOST_POINTS = 301
 STEEP = 1.0
 TAILS = 1.7  # by which normal noise is widened to hold Laplace's tails
-SEEN = 32.0  # a cell that a rough law puts so far below the best is not asked for its own
+SEEN = 20.0  # a cell that a rough law puts so far below the best is not asked for its own
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,10 +113,10 @@ class _Search:
 
     def __call__(self, grids: list[Floats]) -> Floats:
         """log of the density on a grid; sizes that have no share in it are left out from then on."""
-        u, shape = mesh(grids), tuple(grid.size for grid in grids)
+        shape = tuple(grid.size for grid in grids)
         parts = []
         for term, nodes in zip(self.terms, self.nodes, strict=True):
-            table = term.outer(nodes.sizes(term), u)
+            table = term.outer(nodes.sizes(term), grids)
             parts.append(nodes.log_weight(term)[:, None] + table)
         summed = [log_total(part, 0) for part in parts]
         log = np.sum(summed, axis=0) + self.prior(grids).ravel()
@@ -210,12 +210,12 @@ def group_table(
 
 def _table(term: AnyTerm, nodes: SizeSteps, grids: list[Floats]) -> Floats:
     """T[i, u] on a grid; where the law is dear, cells that a rough law rules out keep its value."""
-    u, shape = mesh(grids), tuple(grid.size for grid in grids)
+    shape = tuple(grid.size for grid in grids)
     sizes = nodes.sizes(term)
     if not term.is_slow:
-        return term.outer(sizes, u).reshape(-1, *shape)
-    table = term.rough(TAILS).outer(sizes, u).copy()
+        return term.outer(sizes, grids).reshape(-1, *shape)
+    table = term.rough(TAILS).outer(sizes, grids).copy()
     likely = table + nodes.log_weight(term)[:, None]
     rows, columns = np.nonzero(likely > likely.max() - SEEN)
-    table[rows, columns] = term.each(sizes[rows].astype(float), u[columns])
+    table[rows, columns] = term.cells(sizes, grids, rows, columns)
     return np.asarray(table.reshape(-1, *shape))

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from noisewise.grouped.draws import Pool, Slices, settled_draws
 from noisewise.grouped.group_sizes import draw_sizes
 from noisewise.grouped.group_table import GroupTable, group_box, group_table, start_box
+from noisewise.grouped.log_spline import TESTED, LogSpline, grid_places, is_near
 from noisewise.grouped.model import SHARE, SIZE, Grouped, centre_name, spread_name
 from noisewise.grouped.observed import (
     Holders,
@@ -39,13 +41,14 @@ from noisewise.inference.methods import AUTO, Found, Method, Methods
 from noisewise.inference.settings import Settings
 from noisewise.inference.verdict import Verdict
 from noisewise.joining import joined, listed_releases
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 from noisewise.types import Floats, Ints
 
 __all__ = ["METHODS", "Observed", "Problem", "learn", "observe", "record_sets"]
 
-TURNS = 2
-ROUGH = (65, 49)  # points of the splines by which places are found
+TURNS = 6
+AVERAGED = 400  # draws of (M, tau) over which what is said of sizes is averaged
+ROUGH = (41, 31)  # points of the splines by which places are found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,7 +56,7 @@ class Observed:
     """The model with its groups, the releases, and what they say of each group."""
 
     model: Grouped
-    releases: tuple[Release, ...]
+    releases: tuple[NoisyValue, ...]
     sets: tuple[RecordSet, ...]  # none where each data set is a group
     holders: Holders | None
     warnings: tuple[str, ...]
@@ -71,7 +74,7 @@ def observe(model: Grouped, releases: object, settings: Settings) -> Observed:
     return Observed(own, given, record_sets(own, given, settings.n), None, together.warnings)
 
 
-def record_sets(model: Grouped, releases: tuple[Release, ...], n: object) -> tuple[RecordSet, ...]:
+def record_sets(model: Grouped, releases: tuple[NoisyValue, ...], n: object) -> tuple[RecordSet, ...]:
     """One for each set of records."""
     together = joined(releases, n)
     for release in releases:
@@ -113,7 +116,13 @@ def problem_of(observed: Observed) -> Problem:
             for box, _ in found
         ]
         fine = [
-            shared_moments(one.moments, near, roomy, [float(term.window.sizes[-1]) for term in one.terms])
+            shared_moments(
+                one.moments,
+                near,
+                roomy,
+                [float(term.window.sizes[-1]) for term in one.terms],
+                [term.law.noise_variance for term in one.terms],
+            )
             for one, near in zip(observed.sets, rough, strict=True)
         ]
         terms = terms_by_group(observed.sets, fine)
@@ -177,7 +186,8 @@ def _joint_sizes(problem: Problem, rng: np.random.Generator, pools: Sequence[Poo
             if pool is None:
                 weight = np.full(table.grids[axis].size, table.steps[axis])
             else:
-                weight = normal_masses(table.grids[axis], *pool).mean(axis=0)
+                some = (part[:AVERAGED] for part in pool)
+                weight = normal_masses(table.grids[axis], *some).mean(axis=0)
             with np.errstate(divide="ignore"):
                 log = log_total(log + np.log(weight).reshape(-1, *(1,) * (log.ndim - 2 - axis)), axis + 1)
         last = min(int(nodes.places[-1]), term.window.sizes.size - 1)
@@ -205,13 +215,27 @@ def _given_sizes(
     """u (S, p) of one group given its sizes in the only set of records."""
     term, nodes = table.terms[0], table.nodes[0]
     slices = Slices.of(table.grids, table.log_sums[0] + table.log_prior)
+    spline = LogSpline(table.log_sums[0], rows=1)
     at = ((sizes - term.window.sizes[0]) / term.window.stride - nodes.places[0]) / nodes.step
     n = sizes.astype(float)
 
+    tested = slice(0, TESTED)
+
     def target(u: Floats) -> Floats:
+        return spline.at(np.column_stack([at, grid_places(u, table.grids)])) + _log_priors(model, pools, u)
+
+    def itself(u: Floats) -> Floats:
         return term.each(n, u) + _log_priors(model, pools, u)
 
-    return settled_draws(lambda: slices.propose(rng, at, pools), target, rng, TURNS)
+    def propose() -> tuple[Floats, Floats]:
+        return slices.propose(rng, at, pools)
+
+    u, share = settled_draws(propose, target, rng, TURNS)
+    few = np.asarray(u[tested])
+    near = spline.at(np.column_stack([at[tested], grid_places(few, table.grids)]))
+    if is_near(near, term.each(n[tested], few)):
+        return u, share
+    return settled_draws(propose, itself, rng, TURNS)
 
 
 def _with_sizes(
@@ -226,15 +250,29 @@ def _with_sizes(
         parts = [_sizes_at(table, d, u, rng) for d in range(len(table.terms))]
         return np.column_stack([u, *(part[0] for part in parts)]), log_q + sum(part[1] for part in parts)
 
-    def target(state: Floats) -> Floats:
-        u = np.asarray(state[:, :p])
-        total = _log_priors(model, pools, u)
-        for d, term in enumerate(table.terms):
+    splines = [LogSpline(log, rows=1) for log in table.log_sums]
+
+    def summed(state: Floats, *, is_spline: bool) -> Floats:
+        u, total = np.asarray(state[:, :p]), np.zeros(len(state))
+        for d, (term, nodes) in enumerate(zip(table.terms, table.nodes, strict=True)):
             place = np.asarray(state[:, p + d]).astype(int)
-            total = total + term.window.log_alone[place] + term.each(term.window.sizes[place].astype(float), u)
-        return np.asarray(total)
+            if is_spline:
+                at = (place - nodes.places[0]) / nodes.step
+                total += splines[d].at(np.column_stack([at, grid_places(u, table.grids)]))
+            else:
+                total += term.each(term.window.sizes[place].astype(float), u)
+        return total
+
+    def target(state: Floats, *, is_spline: bool = True) -> Floats:
+        total = _log_priors(model, pools, np.asarray(state[:, :p]))
+        for d, term in enumerate(table.terms):
+            total = total + term.window.log_alone[state[:, p + d].astype(int)]
+        return np.asarray(total + summed(state, is_spline=is_spline))
 
     state, share = settled_draws(propose, target, rng, TURNS)
+    few = np.asarray(state[:TESTED])
+    if not is_near(summed(few, is_spline=True), summed(few, is_spline=False)):
+        state, share = settled_draws(propose, partial(target, is_spline=False), rng, TURNS)
     places = state[:, p:].astype(int)
     sizes = np.stack([term.window.sizes[places[:, d]] for d, term in enumerate(table.terms)], axis=1)
     return np.asarray(state[:, :p]), sizes, share

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from noisewise.inference.degrees import Degrees
     from noisewise.inference.methods import Found, Method, Methods
     from noisewise.inference.settings import Settings
-    from noisewise.planning import Plan
-    from noisewise.release import Release
+    from noisewise.planning import Simulable
+    from noisewise.release import NoisyValue
     from noisewise.schema import Schema
 
 __all__ = ["SHARE", "SIZE", "Grouped", "centre_name", "spread_name"]
@@ -290,13 +290,13 @@ class Grouped(ModelBase):
 
         return learn(observed, settings)
 
-    def answer_sources(self, theta: Theta, releases: Sequence[Release]) -> Sequence[AnswerSource]:
+    def answer_sources(self, theta: Theta, releases: Sequence[NoisyValue]) -> Sequence[AnswerSource]:
         """The law of the column in each group, and the shares."""
         from noisewise.grouped.answers import group_sources
 
         return group_sources(self, theta, releases)
 
-    def parameter_units(self, releases: Sequence[Release]) -> Mapping[str, str]:
+    def parameter_units(self, releases: Sequence[NoisyValue]) -> Mapping[str, str]:
         """Parameters in the unit of the column, group by group."""
         from noisewise.grouped.answers import group_units
 
@@ -324,7 +324,13 @@ class Grouped(ModelBase):
         return theta_at(self, at)
 
     def simulate_values(
-        self, rng: np.random.Generator, plan: Plan, theta: Theta, *, n: int | None = None, approximate: bool = False
+        self,
+        rng: np.random.Generator,
+        plan: Simulable,
+        theta: Theta,
+        *,
+        n: int | None = None,
+        approximate: bool = False,
     ) -> NDArray[np.int64]:
         from noisewise.grouped.replicate import simulate_values
 
@@ -339,14 +345,14 @@ class Grouped(ModelBase):
         return sample_records(rng, self, schema, n, theta, columns)
 
     def joint_likelihood(
-        self, releases: tuple[Release, ...], *, likelihood: str = "auto", n: object = None
+        self, releases: tuple[NoisyValue, ...], *, likelihood: str = "auto", n: object = None
     ) -> GroupLaws:
         """The laws from which the confidential sums and counts are drawn."""
         from noisewise.grouped.confidential import GroupLaws
 
         return GroupLaws.of(self, releases, n=n)
 
-    def degrees(self, releases: tuple[Release, ...], theta: Theta) -> Degrees:
+    def degrees(self, releases: tuple[NoisyValue, ...], theta: Theta) -> Degrees:
         """Numbers told by group against unknowns of all groups."""
         from noisewise.grouped.replicate import degrees
 

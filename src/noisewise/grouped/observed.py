@@ -12,7 +12,10 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.grouped.few_normals import may_be_skewed
 from noisewise.grouped.group_sizes import CountSeen, Rest, SizeWindow
 from noisewise.grouped.lines import Line
 from noisewise.grouped.record_moments import RecordMoments
@@ -23,7 +26,7 @@ from noisewise.laws import additive_law, normal_mixture
 from noisewise.likelihood.joint import joint_likelihood
 from noisewise.populations.cleaned import attach
 from noisewise.populations.population import AnyPopulation
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 from noisewise.statistics.feature import Feature
 from noisewise.statistics.groups import ONE
 from noisewise.types import Floats
@@ -35,7 +38,7 @@ __all__ = ["Holders", "RecordSet", "group_names", "holder_terms", "record_set"]
 class RecordSet:
     """One set of records seen by group: its number of records, its features, and a term for each group."""
 
-    releases: tuple[Release, ...]
+    releases: tuple[NoisyValue, ...]
     total: int
     moments: RecordMoments
     terms: tuple[SumsTerm, ...]
@@ -46,13 +49,13 @@ class RecordSet:
 class Holders:
     """Data sets that are groups each."""
 
-    releases: tuple[tuple[Release, ...], ...]
+    releases: tuple[tuple[NoisyValue, ...], ...]
     terms: tuple[HolderTerm, ...]
     words: str
     cautions: tuple[str, ...]
 
 
-def group_names(release: Release, by: tuple[str, ...]) -> tuple[str, ...]:
+def group_names(release: NoisyValue, by: tuple[str, ...]) -> tuple[str, ...]:
     """The groups of a release by these columns, as its parameters are called: 'north', or 'north, f'."""
     own, _ = release.statistic.by_group()
     if not own:
@@ -71,7 +74,7 @@ def group_names(release: Release, by: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def record_set(
-    releases: tuple[Release, ...],
+    releases: tuple[NoisyValue, ...],
     total: int,
     population: AnyPopulation,
     column: str,
@@ -85,18 +88,23 @@ def record_set(
     if features:
         attach(population, schema, [column])
     moments = RecordMoments(population, schema, column, features, lines)
-    two_values = moments.two_values()
+    two_values, squared, widest = moments.two_values(), _squared(features), 0.0
+    if squared is not None:
+        widest = float(np.nanmax(moments.spread()[:, squared[0]]))
     has_tails = any(normal_mixture(additive_law(release.law)).is_laplace for release in stacked)
-    parts = [_components(stacked, features, g) for g in range(len(alpha))]
+    parts = _components(stacked, features, len(alpha))
+    rests = Rest.of_each([counts for counts, _ in parts], has_tails=has_tails)
     terms = []
-    for g, (counts, seen) in enumerate(parts):
-        rest = Rest.of([own for h, (own, _) in enumerate(parts) if h != g], has_tails=has_tails)
+    for g, ((counts, seen), rest) in enumerate(zip(parts, rests, strict=True)):
         window = SizeWindow.of(counts, total, float(alpha[g]), float(alpha.sum() - alpha[g]), rest)
-        terms.append(SumsTerm(window, SumLaw(seen, len(features)), moments, two_values))
+        law = SumLaw(seen, len(features))
+        is_pair = squared is not None and sorted(one.feature for one in seen) == [0, 1]
+        is_few = is_pair and may_be_skewed(widest, float(law.noise_variance[squared[1]] if squared else np.inf))
+        terms.append(SumsTerm(window, law, moments, two_values, squared if is_few else None))
     return RecordSet(releases, total, moments, tuple(terms), schema.is_change_one)
 
 
-def _features(releases: tuple[Release, ...], column: str) -> tuple[Feature, ...]:
+def _features(releases: tuple[NoisyValue, ...], column: str) -> tuple[Feature, ...]:
     """The distinct features that are summed in each group; what reads other columns is refused."""
     found: dict[Feature, None] = {}
     for release in releases:
@@ -116,24 +124,33 @@ def _features(releases: tuple[Release, ...], column: str) -> tuple[Feature, ...]
     return tuple(found)
 
 
+def _squared(features: tuple[Feature, ...]) -> tuple[int, int] | None:
+    """The places of a feature and its square, where these are all there is."""
+    if len(features) != 2:
+        return None
+    for one, two in ((0, 1), (1, 0)):
+        if features[two] in (features[one] ** 2, features[one] * features[one]):
+            return one, two
+    return None
+
+
 def _components(
-    releases: tuple[Release, ...], features: tuple[Feature, ...], group: int
-) -> tuple[tuple[CountSeen, ...], tuple[Seen, ...]]:
-    """The noisy counts and sums of one group, over releases of the same records."""
-    counts: list[CountSeen] = []
-    seen: list[Seen] = []
+    releases: tuple[NoisyValue, ...], features: tuple[Feature, ...], groups: int
+) -> list[tuple[tuple[CountSeen, ...], tuple[Seen, ...]]]:
+    """The noisy counts and sums of each group, over releases of the same records."""
+    counts: list[list[CountSeen]] = [[] for _ in range(groups)]
+    seen: list[list[Seen]] = [[] for _ in range(groups)]
     for release in releases:
         _, own = release.statistic.by_group()
         law = additive_law(release.law)
-        mixture = normal_mixture(law)
-        for j, feature in enumerate(own):
-            k = group * len(own) + j
+        mixture, step, sd, value = normal_mixture(law), law.step, law.sd, release.value
+        for k, (group, feature) in enumerate(itertools.product(range(groups), own)):
             if feature == ONE:
-                counts.append(CountSeen(law, k, release.value[k]))
+                counts[group].append(CountSeen(law, k, value[k], step[k], sd[k]))
             else:
-                value = release.value[k] * law.step[k]
-                seen.append(Seen(features.index(feature), value, mixture.scale[k], law.step[k], mixture.is_laplace))
-    return tuple(counts), tuple(seen)
+                number, scale = value[k] * step[k], mixture.scale[k]
+                seen[group].append(Seen(features.index(feature), number, scale, step[k], mixture.is_laplace))
+    return [(tuple(a), tuple(b)) for a, b in zip(counts, seen, strict=True)]
 
 
 def holder_terms(
@@ -154,7 +171,7 @@ def holder_terms(
     terms: list[HolderTerm] = []
     words: dict[str, None] = {}
     cautions: list[str] = []
-    releases: list[tuple[Release, ...]] = []
+    releases: list[tuple[NoisyValue, ...]] = []
     for indices in by_holder.values():
         own = tuple(joined.releases[k] for k in indices)
         private = any(not release.schema.is_change_one for release in own)

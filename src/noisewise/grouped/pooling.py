@@ -3,9 +3,10 @@
 Every group's own parameters and size integrated out,
     p(M, tau | y) ~ p(M) p(tau) prod_g I_g(M, tau),      I_g = int N(u; M, tau^2) A_g(u) du,
 A_g the group's likelihood on the grid of its table, straight between grid points, so that I_g is closed (`tents`). The
-pair (M, log tau) is drawn from a narrowed grid by tents and accepted by the density itself. Two pooled parameters have
-I_g = sum_kl w_k(M_1, tau_1) A_kl w_l(M_2, tau_2); a pair of grids, one for each parameter with the other's prior wide,
-proposes.
+pair (M, log tau) is drawn by tents from a narrowed grid and accepted by cubic splines of its logarithm (`log_spline`).
+Two pooled parameters have
+    I_g = sum_kl w_k(M_1, tau_1) A_kl w_l(M_2, tau_2),
+so that the grid of all four numbers costs two matrix products for each group; the marginal of each pair proposes.
 """
 
 from __future__ import annotations
@@ -19,16 +20,18 @@ from scipy.special import logsumexp
 from noisewise.grouped.draws import Pool, Slices, settled_draws
 from noisewise.grouped.group_table import GroupTable
 from noisewise.grouped.lines import Frozen, Line
+from noisewise.grouped.log_spline import LogSpline, grid_places
+from noisewise.grouped.record_moments import Box, mesh
 from noisewise.grouped.tents import normal_masses
-from noisewise.grouped.zoom import climbed, mesh, narrowed
+from noisewise.grouped.zoom import climbed, narrowed
 from noisewise.types import Array, Floats
 
 __all__ = ["Pooled", "Spread", "draw_common"]
 
-COARSE, FINE = (17, 17), (41, 41)
+COARSE, FEWER = (17, 17), (11, 11)
+ONE, TWO, FINE = 33, 15, 65  # points of every line: of one pair, of two pairs, and of what proposes
 LEAST = 1e-4  # of the prior's scale of tau, below which groups are the same to any eye
-TURNS_ONE, TURNS_TWO = 3, 30
-PIECE = 500
+MOST_TURNS = 30
 
 
 @dataclass(frozen=True)
@@ -62,42 +65,56 @@ class Pooled:
         """log p(M) p(log tau) at phi (C, 2)."""
         return self.line.log_prior(phi[:, 0]) + self.spread.log_prior(phi[:, 1])
 
+    @property
+    def whole(self) -> Box:
+        """Where (M, log tau) can be at all."""
+        low, high = self.line.range
+        room = 3 * self.line.sd
+        return (low - room, high + room), self.spread.range
+
 
 def draw_common(
     rng: np.random.Generator, tables: Sequence[GroupTable], pooled: Sequence[Pooled], count: int
 ) -> tuple[list[Pool], float]:
     """`count` draws of (M, tau) for each pooled parameter, and the share of proposals that was accepted."""
     likelihoods = [_Likelihood.of(table, pooled) for table in tables]
-    proposals = []
-    for which, one in enumerate(pooled):
-        alone = [like.alone(which, pooled) for like in likelihoods]
 
-        def density(phi: Floats, one: Pooled = one, alone: list[_Likelihood] = alone) -> Floats:
-            return one.log_prior(phi) + _log_product(alone, [phi])
+    def density(grids: list[Floats]) -> Floats:
+        return _on_grids(likelihoods, pooled, grids)
 
-        def on_grid(grids: list[Floats], density: object = density) -> Floats:
-            phi = mesh(grids)
-            assert callable(density)
-            return np.asarray(density(phi)).reshape(tuple(grid.size for grid in grids))
-
-        low, high = one.line.range
-        room = 3 * one.line.sd
-        whole = ((low - room, high + room), one.spread.range)
-        box = narrowed(on_grid, climbed(on_grid, whole, COARSE), COARSE, limits=whole)
-        grids = [np.linspace(a, b, size) for (a, b), size in zip(box, FINE, strict=True)]
-        proposals.append(Slices.of(grids, on_grid(grids)[None]))
+    starts = [_box(one, [like.alone(which, pooled) for like in likelihoods]) for which, one in enumerate(pooled)]
+    box = tuple(side for start in starts for side in start)
+    points, is_one = (COARSE, True) if len(pooled) == 1 else ((*FEWER, *FEWER), False)
+    box = narrowed(density, box, points, limits=tuple(side for one in pooled for side in one.whole))
+    lines = [np.linspace(a, b, ONE if is_one else TWO) for a, b in box]
+    log = density(lines)
+    spline, proposals = LogSpline(log), []
+    for which in range(len(pooled)):
+        pair = lines[2 * which : 2 * which + 2]
+        own = LogSpline(log if is_one else logsumexp(log, axis=(2, 3) if which == 0 else (0, 1)))
+        fine = [np.linspace(grid[0], grid[-1], FINE) for grid in pair]
+        near = own.at(grid_places(mesh(fine), pair)).reshape(FINE, FINE)
+        proposals.append(Slices.of(fine, near[None]))
 
     def propose() -> tuple[Floats, Floats]:
         parts = [slices.propose(rng, np.zeros(count), (None, None)) for slices in proposals]
         return np.concatenate([part[0] for part in parts], axis=1), np.sum([part[1] for part in parts], axis=0)
 
-    def target(phi: Floats) -> Floats:
-        pieces = [phi[:, 2 * k : 2 * k + 2] for k in range(len(pooled))]
-        prior = np.sum([one.log_prior(piece) for one, piece in zip(pooled, pieces, strict=True)], axis=0)
-        return np.asarray(prior + _log_product(likelihoods, pieces))
-
-    drawn, accepted = settled_draws(propose, target, rng, TURNS_ONE if len(pooled) == 1 else TURNS_TWO)
+    drawn, accepted = settled_draws(propose, lambda phi: spline.at(grid_places(phi, lines)), rng, MOST_TURNS)
     return [(drawn[:, 2 * k], np.exp(drawn[:, 2 * k + 1])) for k in range(len(pooled))], accepted
+
+
+def _box(one: Pooled, alone: list[_Likelihood]) -> Box:
+    """Where (M, log tau) has its mass, each A_g taken as a normal law."""
+    normal = np.array([like.normal for like in alone])
+
+    def rough(grids: list[Floats]) -> Floats:
+        phi = mesh(grids)
+        variance = normal[:, 1] + np.exp(2 * phi[:, 1:])
+        product = -0.5 * np.sum(np.square(normal[:, 0] - phi[:, :1]) / variance + np.log(variance), axis=1)
+        return np.asarray(one.log_prior(phi) + product).reshape([grid.size for grid in grids])
+
+    return narrowed(rough, climbed(rough, one.whole, COARSE), COARSE, limits=one.whole)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,12 +131,22 @@ class _Likelihood:
         others = [k for k in range(len(table.grids)) if k not in {one.index for one in pooled}]
         for k in others:
             log = logsumexp(log, axis=k) + np.log(table.steps[k])
-        kept = [table.grids[one.index] for one in pooled]
+        coarse = [table.grids[one.index] for one in pooled]
+        # Straight lines between points would widen A_g by a sixth of the squared step; half the step leaves a fourth.
+        kept = [np.linspace(grid[0], grid[-1], 2 * grid.size - 1) for grid in coarse]
+        log = LogSpline(log).at(grid_places(mesh(kept), coarse)).reshape([grid.size for grid in kept])
         for axis in range(len(kept)):
             kept[axis], log = _continued(kept[axis], log, axis)
         top = float(np.max(log))
         with np.errstate(under="ignore"):
             return cls(tuple(kept), np.exp(log - top), top)
+
+    @property
+    def normal(self) -> tuple[float, float]:
+        """Mean and variance of A_g on its only line, as if it were a density."""
+        share = self.density / self.density.sum()
+        mean = float(share @ self.grids[0])
+        return mean, max(float(share @ np.square(self.grids[0] - mean)), 1e-300)
 
     def alone(self, which: int, pooled: Sequence[Pooled]) -> _Likelihood:
         """The same of one pooled parameter, the other's law taken as its prior, widened."""
@@ -143,19 +170,18 @@ def _continued(grid: Floats, log: Floats, axis: int) -> tuple[Floats, Floats]:
     return longer, np.moveaxis(np.concatenate([before, first, after]), 0, axis)
 
 
-def _log_product(likelihoods: Sequence[_Likelihood], phi: Sequence[Floats]) -> Floats:
-    """sum_g log I_g at rows (C, 2) of (M, log tau), one for each pooled parameter."""
-    total = np.zeros(len(phi[0]))
+def _on_grids(likelihoods: Sequence[_Likelihood], pooled: Sequence[Pooled], grids: list[Floats]) -> Floats:
+    """log p(M) p(log tau) prod_g I_g on the grid of M and log tau, then M and log tau of a second pooled parameter.
+
+    I_g is a sum over points of products of one mass for each pooled parameter: two matrix products for all of it.
+    """
+    phis = [mesh(grids[2 * k : 2 * k + 2]) for k in range(len(pooled))]
+    total = pooled[0].log_prior(phis[0])
+    if len(pooled) == 2:
+        total = total[:, None] + pooled[1].log_prior(phis[1])
     for like in likelihoods:
-        for start in range(0, len(total), PIECE):
-            some = slice(start, start + PIECE)
-            masses = [
-                normal_masses(grid, one[some, 0], np.exp(one[some, 1]))
-                for grid, one in zip(like.grids, phi, strict=True)
-            ]
-            inside = masses[0] @ like.density
-            if len(masses) == 2:
-                inside = np.sum(inside * masses[1], axis=1)
-            with np.errstate(divide="ignore"):
-                total[some] += np.log(inside) + like.log_top
-    return total
+        masses = [normal_masses(grid, phi[:, 0], np.exp(phi[:, 1])) for grid, phi in zip(like.grids, phis, strict=True)]
+        inside = masses[0] @ like.density
+        with np.errstate(divide="ignore"):
+            total = total + np.log(inside if len(masses) == 1 else inside @ masses[1].T) + like.log_top
+    return np.asarray(total.reshape([grid.size for grid in grids]))

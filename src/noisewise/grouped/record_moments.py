@@ -3,14 +3,14 @@
     u  ->  mean (d,) and covariance (d, d) of the features of one cleaned record (clamped, or refused outside bounds)
 
 All groups share that function. It is taken from `populations.cleaned.row_moments` at a grid of u that covers every
-group, and cubic splines between; where these miss the function by more than a hundredth of what n people could show,
-the function itself is asked. Nodes of the record's own law, for a group of one, and the two values of a yes/no feature
-come from the same place.
+group, and cubic splines between; where these miss the function by more than a fiftieth of what n people behind noise
+could show, the function itself is asked. Nodes of the record's own law, for a group of one, and the two values of a
+yes/no feature come from the same place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from scipy.interpolate import CubicSpline, RectBivariateSpline
@@ -24,14 +24,19 @@ from noisewise.schema import Schema
 from noisewise.statistics.feature import Feature, as_feature
 from noisewise.types import Array, Bools, Floats
 
-__all__ = ["Box", "RecordMoments", "shared_moments"]
+__all__ = ["Box", "RecordMoments", "mesh", "shared_moments"]
 
 Box = tuple[tuple[float, float], ...]  # low and high on each line
 GRIDS = ((33, 25), (65, 49))
 TESTED = 16  # points at which splines are compared with the function
-FELT = 0.01  # of a standard deviation of the mean of n people
-PIECE = 2000  # parameter values at once
+FELT = 0.02  # of a standard deviation of the published sum of n people
+PIECE = 400  # parameter values at once, so that their nodes stay in the processor's cache
 LEAST = 1e-250  # a variance
+
+
+def mesh(grids: Sequence[Floats]) -> Floats:
+    """The points (K, p) of a grid, the last line's changing first."""
+    return np.stack([part.ravel() for part in np.meshgrid(*grids, indexing="ij")], axis=1)
 
 
 class RecordMoments:
@@ -63,6 +68,12 @@ class RecordMoments:
             return mean, covariance
         return self.exactly(u)
 
+    def on_grid(self, grids: Sequence[Floats]) -> tuple[Floats, Floats]:
+        """The same at all points of a grid, the last line's changing first."""
+        if self._splines is not None and self._splines.holds(grids):
+            return self._splines.on_grid(grids)
+        return self.at(mesh(grids))
+
     def exactly(self, u: Array) -> tuple[Floats, Floats]:
         """The same without splines."""
         d = len(self.features)
@@ -82,19 +93,25 @@ class RecordMoments:
         copy._splines = _Splines.of(self, box, sizes) if self.features else None
         return copy
 
-    def missed(self, box: Box, people: float) -> float:
-        """The most by which splines miss, of what the mean of so many people shows, at points in a box."""
-        rng = np.random.default_rng(0)
-        points = np.array([[low + (high - low) * rng.random() for low, high in box] for _ in range(TESTED)])
+    def missed(self, boxes: Sequence[Box], people: Array, noise: Array) -> Floats:
+        """The most by which splines miss at points in each box, of what the noisy sums of so many people show.
+
+        `people` (B,) are the people, `noise` (B, d) the variances of the noise on each feature's sum.
+        """
+        share = np.random.default_rng(0).random((TESTED, len(self.lines)))
+        ends = np.array(boxes)  # (B, p, 2)
+        points = (ends[:, None, :, 0] + share * (ends[:, None, :, 1] - ends[:, None, :, 0])).reshape(
+            -1, len(self.lines)
+        )
         mean, covariance = self.exactly(points)
         near, spread = self.at(points)
-        possible = np.isfinite(mean).all(axis=1)
-        if not possible.any():
-            return np.inf
-        sd = np.sqrt(np.maximum(np.diagonal(covariance, axis1=1, axis2=2), LEAST))
-        off = np.abs(near - mean)[possible] / sd[possible] * np.sqrt(people)
-        wide = np.abs(spread - covariance)[possible] / (sd[:, :, None] * sd[:, None, :])[possible]
-        return float(max(off.max(), wide.max()))
+        n, noise = np.repeat(people, TESTED)[:, None], np.repeat(noise, TESTED, axis=0)
+        sd = np.sqrt(np.maximum(n * np.diagonal(covariance, axis1=1, axis2=2) + noise, LEAST))
+        off = np.max(n * np.abs(near - mean) / sd, axis=1)
+        wide = np.max(n[..., None] * np.abs(spread - covariance) / (sd[:, :, None] * sd[:, None, :]), axis=(1, 2))
+        by_box = np.maximum(off, wide).reshape(len(boxes), TESTED)
+        by_box = np.where(np.isnan(by_box).all(axis=1, keepdims=True), np.inf, by_box)  # nothing is possible there
+        return np.asarray(np.max(by_box, axis=1, where=~np.isnan(by_box), initial=0.0))
 
     def nodes(self, u: Array, marks: Sequence[tuple[int, float]] = ()) -> tuple[Floats, Floats]:
         """The features (K, M, d) of one record at the nodes of its law, and their weights (K, M).
@@ -122,6 +139,11 @@ class RecordMoments:
         taken = np.unique(values[..., 0][weight > 1e-12])
         return (float(taken[0]), float(taken[1])) if taken.size == 2 else None
 
+    def spread(self) -> Floats:
+        """Variances (K, d) of the features at parameters up to the 99th hundredth of their priors."""
+        u = mesh([line.quantile(np.array([0.01, 0.5, 0.9, 0.99])) for line in self.lines])
+        return np.asarray(np.diagonal(self.exactly(u)[1], axis1=1, axis2=2))
+
     def skewness(self, u: Array) -> tuple[Floats, Floats]:
         """Third central moment (K, d) and variance (K, d) of the features of one record."""
         values, weight = self.nodes(u)
@@ -139,28 +161,38 @@ class RecordMoments:
 
 
 def shared_moments(
-    moments: RecordMoments, rough: RecordMoments, boxes: Sequence[Box], people: Sequence[float]
+    moments: RecordMoments,
+    rough: RecordMoments,
+    boxes: Sequence[Box],
+    people: Sequence[float],
+    noises: Sequence[Floats],
 ) -> list[RecordMoments]:
-    """For each group splines that are fine enough in its box: everybody's, else those of the rest, else its own."""
+    """For each group splines that are fine enough in its box: everybody's, else those of the rest, else its own.
+
+    `people` are the most that a group may have, `noises` the variances of the noise on its sums.
+    """
     if not moments.features:
         return [moments] * len(boxes)
     found: list[RecordMoments | None] = [None] * len(boxes)
 
-    def settle(made: RecordMoments) -> None:
-        for g, one in enumerate(found):
-            if one is None and _inside(boxes[g], made) and made.missed(boxes[g], people[g]) < FELT:
-                found[g] = made
+    def settle(made: RecordMoments, groups: Iterable[int]) -> None:
+        mine = [g for g in groups if found[g] is None and _inside(boxes[g], made)]
+        if mine:
+            missed = made.missed([boxes[g] for g in mine], np.array(people)[mine], np.array(noises)[mine])
+            for g, miss in zip(mine, missed, strict=True):
+                found[g] = made if miss < FELT else None
 
-    settle(rough)
+    everybody = range(len(boxes))
+    settle(rough, everybody)
     left = [box for box, one in zip(boxes, found, strict=True) if one is None]
     if len(left) > 1:
         union = tuple(
             (min(box[k][0] for box in left), max(box[k][1] for box in left)) for k in range(len(moments.lines))
         )
-        settle(moments.over(union, GRIDS[1]))
+        settle(moments.over(union, GRIDS[1]), everybody)
     for g, one in enumerate(found):
         if one is None:
-            settle(moments.over(boxes[g], GRIDS[0]))
+            settle(moments.over(boxes[g], GRIDS[0]), [g])
     return [moments if one is None else one for one in found]
 
 
@@ -186,8 +218,7 @@ class _Splines:
             np.linspace(low - 1e-9, high + 1e-9, 2 * sizes[0] - 1 if len(box) == 1 else size)
             for (low, high), size in zip(box, sizes, strict=False)
         ]
-        u = np.stack([part.ravel() for part in np.meshgrid(*grids, indexing="ij")], axis=1)
-        mean, covariance = moments.exactly(u)
+        mean, covariance = moments.exactly(mesh(grids))
         d = mean.shape[1]
         if not (np.isfinite(mean).all() and np.isfinite(covariance).all()):
             return None
@@ -206,12 +237,23 @@ class _Splines:
             np.all([(u[:, k] >= grid[0]) & (u[:, k] <= grid[-1]) for k, grid in enumerate(self.grids)], axis=0)
         )
 
+    def holds(self, grids: Sequence[Floats]) -> bool:
+        """Whether a grid lies inside."""
+        return all(own[0] <= grid[0] and grid[-1] <= own[-1] for own, grid in zip(self.grids, grids, strict=True))
+
     def at(self, u: Array) -> tuple[Floats, Floats]:
         if len(self.grids) == 1:
-            table = np.asarray(self._line(u[:, 0]))
-        else:
-            table = np.stack([plane.ev(u[:, 0], u[:, 1]) for plane in self._planes], axis=1)
-        covariance = np.empty((len(u), self.d, self.d))
+            return self._moments(np.asarray(self._line(u[:, 0])))
+        return self._moments(np.stack([plane.ev(u[:, 0], u[:, 1]) for plane in self._planes], axis=1))
+
+    def on_grid(self, grids: Sequence[Floats]) -> tuple[Floats, Floats]:
+        if len(self.grids) == 1:
+            return self._moments(np.asarray(self._line(grids[0])))
+        return self._moments(np.stack([plane(*grids).ravel() for plane in self._planes], axis=1))
+
+    def _moments(self, table: Floats) -> tuple[Floats, Floats]:
+        """Means and covariances from means, log-variances and correlations."""
+        covariance = np.empty((len(table), self.d, self.d))
         sd = [np.exp(0.5 * table[:, self.d + self.pairs.index((i, i))]) for i in range(self.d)]
         for k, (i, j) in enumerate(self.pairs):
             alike = 1.0 if i == j else np.clip(table[:, self.d + k], -1.0, 1.0)

@@ -18,10 +18,10 @@ from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.inference.degrees import Degrees
 from noisewise.joining import record_count, same_records
 from noisewise.likelihood.simulate import noisy_values
-from noisewise.planning import Plan
+from noisewise.planning import Simulable
 from noisewise.populations.cleaned import sample_records as column_records
 from noisewise.populations.parameters import Array, Theta, rows_of
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 from noisewise.schema import Schema
 from noisewise.statistics.feature import Feature
 from noisewise.types import Floats, Ints
@@ -80,7 +80,7 @@ def theta_at(model: Grouped, at: object) -> dict[str, Array]:
     return found
 
 
-def simulate_values(rng: np.random.Generator, model: Grouped, plan: Plan, theta: Theta, *, n: int | None) -> Ints:
+def simulate_values(rng: np.random.Generator, model: Grouped, plan: Simulable, theta: Theta, *, n: int | None) -> Ints:
     """The published integers (K, size) of K data sets, one for each row of theta."""
     if model.is_by_holder:
         raise Unsupported(
@@ -132,7 +132,7 @@ def _column(rng: np.random.Generator, model: Grouped, schema: Schema, theta: The
     return x
 
 
-def degrees(model: Grouped, releases: tuple[Release, ...]) -> Degrees:
+def degrees(model: Grouped, releases: tuple[NoisyValue, ...]) -> Degrees:
     """Distinct sums of each group, and counts (one of which n gives away), against the unknowns of all groups."""
     if model.is_by_holder:
         raise Unsupported("Releases of holders that are groups each are not simulated together, so no check is made.")

@@ -136,11 +136,13 @@ class SumLaw:
             solved = d / v[..., None]
             inverse = 1 / v[..., None, None]
         elif index.size == 2:
-            a = spread[..., index[0], index[0]] + self.variance[0]
-            b = spread[..., index[1], index[1]] + self.variance[1]
-            c = spread[..., index[0], index[1]]
-            # (a b - c^2) without cancellation of what the noise adds: c^2 <= the product of the spreads.
-            det = np.maximum(a * b - c * c, 1e-300)
+            own, other = (np.maximum(spread[..., k, k], 0.0) for k in index)
+            most = np.sqrt(own) * np.sqrt(other)  # moments by splines may claim a little more than that
+            c = np.clip(spread[..., index[0], index[1]], -most, most)
+            a, b = own + self.variance[0], other + self.variance[1]
+            # a b - c^2 without cancellation of what the noise adds
+            rest = self.variance[0] * other + self.variance[1] * own + self.variance[0] * self.variance[1]
+            det = np.maximum((most - c) * (most + c), 0.0) + rest
             solved = np.stack([b * d[..., 0] - c * d[..., 1], a * d[..., 1] - c * d[..., 0]], axis=-1) / det[..., None]
             log_n = -0.5 * (np.sum(d * solved, axis=-1) + np.log(det) + 2 * LOG_2PI)
             inverse = np.stack([np.stack([b, -c], -1), np.stack([-c, a], -1)], -2) / det[..., None, None]

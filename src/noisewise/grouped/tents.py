@@ -10,27 +10,47 @@ Beyond the grid A is taken as at its ends.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
-from scipy.special import ndtr
 
-from noisewise.types import Array, Bools, Floats, Ints
+from noisewise.compilation import njit
+from noisewise.types import Array, Floats, Ints
 
-__all__ = ["chosen", "draw_tents", "interpolated", "normal_masses"]
+__all__ = ["chosen", "normal_masses", "tent_draw"]
+
+FAR = 9.0
+ROOT_2, ROOT_2PI = math.sqrt(2.0), math.sqrt(2 * math.pi)
 
 
 def normal_masses(grid: Floats, centre: Array, sd: Array) -> Floats:
     """The mass (C, K) of N(centre, sd^2) under each point's tent; end points take what is beyond them."""
-    h = grid[1] - grid[0]
-    wide = np.concatenate([[grid[0] - h], grid, [grid[-1] + h]])
-    z = (wide[None, :] - np.asarray(centre)[:, None]) / np.asarray(sd)[:, None]
-    # Both forms of H differ by a straight line, which a second difference does not see; the smaller one keeps digits.
-    density = np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi)
-    height = np.asarray(sd)[:, None] * (z * ndtr(z) + density)
-    mass = np.diff(height, n=2, axis=1) / h
-    slope = np.diff(height, axis=1) / h  # the normal mass below, gathered by a step that rises over one cell
-    mass[:, 0] = slope[:, 1]
-    mass[:, -1] = 1 - slope[:, -2]
-    return np.asarray(np.maximum(mass, 0.0))
+    return _masses(grid, np.asarray(centre, np.float64), np.asarray(sd, np.float64))
+
+
+@njit(cache=True)
+def _masses(grid: Floats, centre: Floats, sd: Floats) -> Floats:
+    h, last = grid[1] - grid[0], grid.size - 1
+    mass = np.empty((centre.size, grid.size))
+    for c in range(centre.size):
+        upto, here = 0.0, _height((grid[0] - centre[c]) / sd[c])
+        for k in range(last):
+            after = _height((grid[k + 1] - centre[c]) / sd[c])
+            rising = sd[c] * (after - here) / h  # the normal mass below, gathered by a step that rises over one cell
+            mass[c, k] = max(rising - upto, 0.0)
+            upto, here = rising, after
+        mass[c, last] = max(1 - upto, 0.0)
+    return mass
+
+
+@njit(cache=True)
+def _height(z: float) -> float:
+    """z Phi(z) + phi(z)."""
+    if z < -FAR:
+        return 0.0
+    if z > FAR:
+        return z
+    return 0.5 * z * math.erfc(-z / ROOT_2) + math.exp(-0.5 * z * z) / ROOT_2PI
 
 
 def chosen(rng: np.random.Generator, weights: Floats) -> Ints:
@@ -40,32 +60,21 @@ def chosen(rng: np.random.Generator, weights: Floats) -> Ints:
     return np.asarray(np.minimum((upto < at[:, None]).sum(axis=1), weights.shape[1] - 1))
 
 
-def draw_tents(rng: np.random.Generator, weights: Floats, first: Array, step: Array) -> tuple[Floats, Floats]:
-    """One draw for each row and its log-density: weights (S, K) at points first + k step, straight between them."""
-    k = chosen(rng, weights)
-    moved = rng.random(len(weights)) + rng.random(len(weights)) - 1
-    at = k + moved
-    total = weights.sum(axis=1) * step
-    with np.errstate(divide="ignore", invalid="ignore"):
-        log_q = np.log(interpolated(weights, at, is_extended=False) / total)
-    return np.asarray(first + step * at), np.asarray(log_q)
-
-
-def interpolated(rows: Floats, at: Array, *, is_extended: bool) -> Floats:
-    """Rows (S, K) at places `at` (S,) or (S, M) counted in columns; beyond the ends 0, or as at the ends."""
-    columns = rows.shape[1]
-    flat = np.asarray(at)
-    places = flat if flat.ndim == 2 else flat[:, None]
-    if is_extended:
-        places = np.clip(places, 0, columns - 1)
-    left = np.floor(places).astype(int)
-    share = places - left
-    low = _taken(rows, left, (left >= 0) & (left < columns))
-    high = _taken(rows, left + 1, (left + 1 >= 0) & (left + 1 < columns))
-    found = (1 - share) * low + share * high
-    return np.asarray(found if flat.ndim == 2 else found[:, 0])
-
-
-def _taken(rows: Floats, index: Ints, is_inside: Bools) -> Floats:
-    taken = np.take_along_axis(rows, np.clip(index, 0, rows.shape[1] - 1), axis=1)
-    return np.where(is_inside, taken, 0.0)
+@njit(cache=True)
+def tent_draw(weights: Floats, first: float, step: float, chance: Floats) -> tuple[float, float]:
+    """A draw and its log-density: weights at points first + k step, straight between them; three uniform numbers."""
+    total = 0.0
+    for weight in weights:
+        total += weight
+    left, k = chance[0] * total, 0
+    while k < weights.size - 1 and left >= weights[k]:
+        left -= weights[k]
+        k += 1
+    at = k + chance[1] + chance[2] - 1
+    low = int(np.floor(at))
+    share, height = at - low, 0.0
+    if 0 <= low < weights.size:
+        height += (1 - share) * weights[low]
+    if 0 <= low + 1 < weights.size:
+        height += share * weights[low + 1]
+    return first + step * at, np.log(height / (total * step)) if height > 0 else -np.inf

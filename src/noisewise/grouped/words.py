@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from noisewise.grouped.few_normals import is_normal
+from noisewise.inference.fit import Sentences, group_bounds_sentences
 from noisewise.types import Floats
 
 if TYPE_CHECKING:
     from noisewise.grouped.learn import Observed
+    from noisewise.grouped.terms import SumsTerm
 
-__all__ = ["GroupSentences", "law_words", "sentences"]
+__all__ = ["law_words", "sentences"]
 
 FEW_GROUPS = 4
 SKEWED = 0.25  # skewness of a sum with its noise, from which a normal law of it is told
 HARDLY = 0.3  # share of accepted proposals below which a table was too rough
 MOST_NAMED = 6
-
-
-@dataclass(frozen=True, slots=True)
-class GroupSentences:
-    """What opens the verdict, and what ends it."""
-
-    warnings: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
 
 
 def law_words(observed: Observed) -> str:
@@ -41,10 +35,12 @@ def law_words(observed: Observed) -> str:
         return f"{sizes}; there are no sums beside the counts"
     two = first.terms[0].two_values is not None
     law = "binomial where few, normal where many" if two else "normal given the size, a group of one by its own law"
+    if any(term.squared is not None for term in first.terms):
+        law += ", few normal numbers by the exact law of their sum and sum of squares"
     return f"{sizes}; sums are {law}, with the clamp in their moments, behind {noise} noise"
 
 
-def sentences(observed: Observed, draws: Mapping[str, Floats], accepted: float) -> GroupSentences:
+def sentences(observed: Observed, draws: Mapping[str, Floats], accepted: float) -> Sentences:
     """Warnings and notes."""
     model, warnings, notes = observed.model, [], []
     if accepted < HARDLY:
@@ -74,9 +70,16 @@ def sentences(observed: Observed, draws: Mapping[str, Floats], accepted: float) 
             f"In {', '.join(skewed[:MOST_NAMED])} few people stand behind little noise, and their sums are taken as "
             "normal: intervals there may be off."
         )
+    shown: dict[tuple[str, str], Sentences] = {}
+    for release in observed.releases:
+        key = str(release.schema.columns.get(model.column)), release.schema.outside
+        if key not in shown:
+            shown[key] = group_bounds_sentences(release, model.column, model.laws_by_group(draws))
+    warnings += [words for one in shown.values() for words in one.warnings]
+    notes += [words for one in shown.values() for words in one.notes]
     if any(not one.is_public for one in observed.sets):
         notes.append("The number of records is as the analyst stated it.")
-    return GroupSentences(tuple(warnings), tuple(notes))
+    return Sentences(tuple(warnings), tuple(notes))
 
 
 def _silent(observed: Observed, draws: Mapping[str, Floats]) -> list[str]:
@@ -107,6 +110,15 @@ def _skewed(observed: Observed, draws: Mapping[str, Floats]) -> list[str]:
         n = np.maximum(np.median(sizes, axis=0), 1.0)[:, None]
         noise = np.stack([term.law.noise_variance for term in one.terms])
         skewness = np.abs(n * third) / (n * variance + noise) ** 1.5
-        for g in np.flatnonzero((skewness > SKEWED).any(axis=1) & (n[:, 0] > 1.5)):
+        is_exact = [_is_exact(term, *one.moments.exactly(middle[g : g + 1])) for g, term in enumerate(one.terms)]
+        for g in np.flatnonzero((skewness > SKEWED).any(axis=1) & (n[:, 0] > 1.5) & ~np.array(is_exact)):
             found[model.groups[g]] = None
     return list(found)
+
+
+def _is_exact(term: SumsTerm, mean: Floats, covariance: Floats) -> bool:
+    """Whether skewed sums of a group have their own law."""
+    if term.squared is None:
+        return False
+    pair = np.array(term.squared)
+    return bool(is_normal(mean[:, pair], covariance[:, pair[:, None], pair])[0])

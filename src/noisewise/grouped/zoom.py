@@ -1,10 +1,10 @@
 """Finding where a density on a line or a plane is: climb from the best point of a grid, then fit a box around the mass.
 
-A grid over everything may be far coarser than the density is wide, so its best point is only a start. From there three
-points on each line are compared, one step apart: the best one becomes the middle, and a step is halved where the
-density falls by more than e within it and doubled where it hardly falls, until every step is about a standard
-deviation. A box of a few such steps is then fitted by grids: what is beyond its tails is cut off, one grid step is left
-on either side, and where there is mass at an edge the box grows again.
+A grid over everything may be far coarser than the density is wide, so its best point is only a start. From there five
+points on each line are compared, one step apart: the best one becomes the middle, and a step is shortened where the
+density falls by more than e within it, as a parabola says, and doubled where it hardly falls, until every step is about
+a standard deviation. A box of a few such steps is then fitted by grids: what is beyond its tails is cut off, one grid
+step is left on either side, and where there is mass at an edge the box grows again.
 """
 
 from __future__ import annotations
@@ -16,23 +16,20 @@ import numpy as np
 from noisewise.grouped.record_moments import Box
 from noisewise.types import Array, Floats, Ints
 
-__all__ = ["climbed", "mesh", "narrowed", "tempered"]
+__all__ = ["climbed", "narrowed", "tempered"]
 
 SPREAD = 2.5
 MOST_ROUNDS = 40
 SETTLED = 0.75  # of a side's length: a box that shrinks by less than this stays
 MOST_STEPS = 80
+NEAR = np.arange(-2.0, 3.0)
+SHORTENED = 4.0  # at most, at once
 STEEP, FLAT = 1.0, 0.1  # falls within a step that is too long, and too short
 REACH = 5.0  # steps of the first box on either side
 WIDE_TAIL = 0.01  # cut off where beta < 1
 AT_EDGE = 1e-3  # of the mass, in one grid point: then the box ends too early
 MOST_POINTS = 129
 BETAS = tuple(0.5**k for k in range(40))
-
-
-def mesh(grids: list[Floats]) -> Floats:
-    """The points (K, p) of a grid, the last line's changing first."""
-    return np.stack([part.ravel() for part in np.meshgrid(*grids, indexing="ij")], axis=1)
 
 
 def tempered(log: Floats) -> tuple[float, Floats]:
@@ -76,14 +73,11 @@ def climbed(log_density: Callable[[list[Floats]], Floats], box: Box, sizes: tupl
     low, high = np.array(box).T
     longest = (high - low) / 6
     for _ in range(MOST_STEPS):
-        local = [
-            np.clip(m + h * np.array([-1.0, 0.0, 1.0]), a, b)
-            for m, h, a, b in zip(middle, step, low, high, strict=True)
-        ]
+        local = [np.clip(m + h * NEAR, a, b) for m, h, a, b in zip(middle, step, low, high, strict=True)]
         log = log_density(local)
         log = np.where(np.isfinite(log), log, -1e300)
         best = np.unravel_index(int(np.argmax(log)), log.shape)
-        centre = (1,) * log.ndim
+        centre = (2,) * log.ndim
         if log[best] > log[centre]:
             middle = np.array([grid[k] for grid, k in zip(local, best, strict=True)])
             continue
@@ -91,7 +85,8 @@ def climbed(log_density: Callable[[list[Floats]], Floats], box: Box, sizes: tupl
         longer = (falls < FLAT) & (step < longest)
         if not (longer | (falls > STEEP)).any():
             break
-        step = np.where(falls > STEEP, step / 2, np.where(longer, np.minimum(2 * step, longest), step))
+        shorter = step / np.clip(np.sqrt(2 * falls), 1.5, SHORTENED)
+        step = np.where(falls > STEEP, shorter, np.where(longer, np.minimum(2 * step, longest), step))
     return tuple(
         (float(max(m - REACH * h, a)), float(min(m + REACH * h, b)))
         for m, h, a, b in zip(middle, step, low, high, strict=True)
@@ -100,8 +95,8 @@ def climbed(log_density: Callable[[list[Floats]], Floats], box: Box, sizes: tupl
 
 def _fall(log: Floats, axis: int) -> float:
     """How far the density falls from the middle to its better neighbour on one line."""
-    line = log[tuple(slice(None) if k == axis else 1 for k in range(log.ndim))]
-    return float(line[1] - max(line[0], line[2]))
+    line = log[tuple(slice(None) if k == axis else 2 for k in range(log.ndim))]
+    return max(float(line[2] - max(line[1], line[3])), 0.0)
 
 
 def narrowed(

@@ -119,21 +119,31 @@ def look_at(statistic: object, schema: Schema) -> Look:
 
 @look_at.register
 def _(statistic: FeatureSums, schema: Schema) -> Look:
-    """A mean of all beside the mean of those inside; a sum beside the sum if all were like those inside."""
+    """A mean of all beside the mean of those inside; a sum beside the sum if all were like those inside.
+
+    Beside sums and counts of those present also their ratio, the mean that is read off them.
+    """
     row = statistic.row(schema)
 
     def effects(sides: Sides) -> list[Effect]:
         is_mean = sides.plan.divisor > 1
         unit, whole = (1, sides.taken) if is_mean else (sides.taken, 1)
         values = sides.values(row)
+        sums, entering = sides.sums(values), sides.entering(values)
         told = [
             Effect(label, every / whole, part / sides.n_inside * unit, MEAN if is_mean else TOTAL)
-            for label, (every, part) in zip(sides.labels, sides.sums(values), strict=True)
+            for label, (every, part) in zip(sides.labels, sums, strict=True)
         ]
-        return [
+        shown = [
             one if least >= FEWEST else Effect(one.label, None, None, FEW)
-            for one, least in zip(told, sides.entering(values), strict=True)
+            for one, least in zip(told, entering, strict=True)
         ]
+        for one in statistic.averages(schema):  # of those present: what is read off a sum and its count
+            label = f"mean({one.feature}) of those present"
+            every, part = (sums[one.total][k] / max(sums[one.count][k], 1.0) for k in (0, 1))
+            is_shown = min(entering[one.total], entering[one.count]) >= FEWEST
+            shown.append(Effect(label, every, part, MEAN) if is_shown else Effect(label, None, None, FEW))
+        return shown
 
     return Look(tuple(name for name in _read(row) if name in schema.columns), effects)
 

@@ -53,7 +53,7 @@ def make_releases(table: Table, plans: Sequence[Plan], *, ledger: Ledger) -> lis
 def _made(table: Table, named: Mapping[str, Plan], ledger: Ledger) -> list[Release]:
     """The releases of all plans, each under the name that a refusal calls it by."""
     _check_arguments(table, named, ledger)
-    plans = tuple(named.values())
+    plans = tuple(ledger.as_stored(tuple(named.values())))
     key = ledger.fingerprint_key()
     has_places = any(map(_depends_on_places, plans))
     identity = _identity(table, key, has_places=has_places)

@@ -413,18 +413,25 @@ register_sampler(
 
 
 @functools.cache
-def _opendp() -> Any:
-    import opendp.prelude as dp
+def _allow_opendp() -> None:
+    """Its discrete samplers count as contributed; they are asked for once."""
+    from opendp.mod import enable_features
 
-    dp.enable_features("contrib")
-    return dp
+    enable_features("contrib")
 
 
 def _opendp_noise(*, laplace: bool, ratio: float, count: int) -> list[int]:
-    """Exact discrete noise added to zeros, one call for the whole vector."""
-    dp = _opendp()
-    make, distance = (dp.m.make_laplace, dp.l1_distance) if laplace else (dp.m.make_gaussian, dp.l2_distance)
-    return list(make(dp.vector_domain(dp.atom_domain(T="i64")), distance(T="i64"), scale=ratio)([0] * count))
+    """Exact discrete noise added to zeros, one call for the whole vector.
+
+    By its modules, not by its prelude, which imports scikit-learn wherever that is installed.
+    """
+    from opendp.domains import atom_domain, vector_domain
+    from opendp.measurements import make_gaussian, make_laplace
+    from opendp.metrics import l1_distance, l2_distance
+
+    _allow_opendp()
+    make, distance = (make_laplace, l1_distance) if laplace else (make_gaussian, l2_distance)
+    return list(make(vector_domain(atom_domain(T="i64")), distance(T="i64"), scale=ratio)([0] * count))
 
 
 def _uniform_below(bound: int, count: int) -> NDArray[np.uint64]:

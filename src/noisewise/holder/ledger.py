@@ -33,7 +33,7 @@ from noisewise.holder import ledger_store as store
 from noisewise.holder.ledger_bill import Bill
 from noisewise.holder.ledger_budget import is_within_limit, left_of, remaining_of, spent, told_total
 from noisewise.holder.ledger_chain import Book, Entry, Part
-from noisewise.holder.ledger_orders import Account, Order, check_payable, fulfilled, require, stored_of
+from noisewise.holder.ledger_orders import Account, Order, as_stored, check_payable, fulfilled, require, stored_of
 from noisewise.holder.ledger_refusals import check_relation
 from noisewise.html import MOST_SHOWN, Section, pieces
 from noisewise.planning import Plan
@@ -138,6 +138,11 @@ class Ledger:
             return stored_of(connection, self._path, self._verified(connection), orders)
 
         return self._read(act)
+
+    def as_stored(self, plans: Sequence[Plan]) -> list[Plan]:
+        """The plans as they stand in the account: what an earlier version sold for the same words is not sold again."""
+        book = self._book()
+        return [as_stored(book, plan) for plan in plans]
 
     def bill(self, plans: Sequence[Plan], names: Sequence[str] | None = None) -> Bill:
         """What `make_releases` would charge for these plans now: nothing for what is stored, once for equal requests.

@@ -15,6 +15,7 @@ from noisewise.errors import Incomparable, InvalidArgument
 from noisewise.holder import ledger_chain as chain
 from noisewise.holder.ledger_budget import is_within_limit, left_of, told_total
 from noisewise.holder.ledger_chain import Book, Part
+from noisewise.holder.ledger_orders import as_stored
 from noisewise.planning import Plan
 from noisewise.printable import printable
 from noisewise.privacy.accounting import Charge, parallel_total
@@ -50,7 +51,8 @@ class Bill:
             raise InvalidArgument("plans = [] cannot be used: expected at least one plan.", argument="plans")
         numbers: dict[str, int] = {}
         items, new, after = [], [], book
-        for number, plan in enumerate(plans, 1):
+        for number, asked in enumerate(plans, 1):
+            plan = asked if book is None else as_stored(book, asked)
             digest, charge = chain.digest_of(plan.request()), Charge(plan.cost, plan.part)
             free = f"the same as {numbers[digest]}" if digest in numbers else ""
             if not free and book is not None and book.stored(digest) is not None:

@@ -22,7 +22,7 @@ from noisewise.planning import Plan
 from noisewise.privacy.accounting import Charge
 from noisewise.privacy.guarantee import Guarantee
 
-__all__ = ["Account", "Order", "check_payable", "fulfilled", "require", "stored_of"]
+__all__ = ["Account", "Order", "as_stored", "check_payable", "fulfilled", "require", "stored_of"]
 
 UNREAD = "records that are not read yet"
 
@@ -128,6 +128,15 @@ def _checked_sequences(path: Path, book: Book, asked: Sequence[Asked]) -> list[i
     return sequences
 
 
+def as_stored(book: Book, plan: Plan) -> Plan:
+    """The plan, or the one that an earlier version made of the same words where that is what was paid for."""
+    if book.stored(chain.digest_of(plan.request())) is not None:
+        return plan
+    before = plan.earlier()
+    is_paid = before is not None and book.stored(chain.digest_of(before.request())) is not None
+    return before if before is not None and is_paid else plan
+
+
 def check_payable(path: Path, book: Book, plans: Sequence[Plan]) -> None:
     """Refuse plans that this account could not sell together, whatever the records are; they are not read yet."""
     asked = [
@@ -138,7 +147,7 @@ def check_payable(path: Path, book: Book, plans: Sequence[Plan]) -> None:
             book.fingerprint or UNREAD,
             None,
         )
-        for plan in plans
+        for plan in (as_stored(book, plan) for plan in plans)
     ]
     _checked_sequences(path, book, asked)
 

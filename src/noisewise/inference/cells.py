@@ -25,7 +25,7 @@ from noisewise.populations.cleaned import attach, cell_probabilities
 from noisewise.populations.nodes import kinks_of, record_nodes
 from noisewise.populations.parameters import Theta
 from noisewise.populations.population import AnyPopulation
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 from noisewise.statistics import Records
 from noisewise.statistics.enclosure import feature_range
 
@@ -48,7 +48,7 @@ class CellCheck:
     cells: int
 
 
-def check_by_cells(release: Release, population: Any, theta: Theta, unknowns: int) -> CellCheck:
+def check_by_cells(release: NoisyValue, population: Any, theta: Theta, unknowns: int) -> CellCheck:
     """The check of local answers at posterior draws `theta` (K rows)."""
     statistic = release.statistic
     assert isinstance(statistic, Records)
@@ -88,7 +88,7 @@ def chi_square_tail(counts: Floats, p: Floats) -> tuple[float, Floats]:
 
 
 def _binned(
-    release: Release, population: AnyPopulation, theta: Theta, unknowns: int
+    release: NoisyValue, population: AnyPopulation, theta: Theta, unknowns: int
 ) -> tuple[Floats, Floats, list[str]]:
     """Probabilities (K, k) and counts (k,) of cells that are equally probable under the fitted law of an answer."""
     statistic, law, schema = release.statistic, additive_law(release.law), release.schema
@@ -126,7 +126,7 @@ def _binned(
     return np.maximum(p, 0.0), counts, [f"{release.labels[0]} {name}" for name in names]
 
 
-def _cell_names(release: Release, statistic: Records) -> list[str]:
+def _cell_names(release: NoisyValue, statistic: Records) -> list[str]:
     """The labels of the cells, those at the ends of a number's range with the bound where it ends."""
     if statistic.cells is None:
         return list(release.labels)

@@ -29,11 +29,10 @@ from noisewise.inference.cells import check_by_cells
 from noisewise.inference.degrees import Degrees, more_answers, told_by_one
 from noisewise.inference.kernels import Floats
 from noisewise.models.protocol import Model
-from noisewise.planning import Plan, planned_again
 from noisewise.populations.parameters import Theta
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 
-__all__ = ["Check", "overall_tail", "plan_of", "predictive_check", "replicate_count", "tail_probabilities"]
+__all__ = ["Check", "overall_tail", "predictive_check", "replicate_count", "tail_probabilities"]
 
 MOST_REPLICATES, FEWEST_REPLICATES = 1000, 50
 MOST_RECORDS, MOST_NUMBERS = 50_000_000, 20_000_000
@@ -112,7 +111,7 @@ class Check:
 
 def predictive_check(
     rng: np.random.Generator,
-    releases: tuple[Release, ...],
+    releases: tuple[NoisyValue, ...],
     model: Model,
     theta: Theta,
     sizes: list[int],
@@ -138,7 +137,7 @@ def predictive_check(
                 components |= {f"{name}{suffix}": tail for name, tail in by_cells.components.items()}
             continue
         stated = None if release.schema.is_change_one else n
-        drawn = model.simulate_values(rng, plan_of(release), theta, n=stated, approximate=True)
+        drawn = model.simulate_values(rng, release.as_plan(), theta, n=stated, approximate=True)
         columns.append(np.concatenate([np.array([release.value], dtype=float), np.asarray(drawn, dtype=float)]))
         labels += [f"{name}{suffix}" for name in release.labels]
     replicates = 0
@@ -152,23 +151,12 @@ def predictive_check(
     return Check(components, joined, replicates, counted)
 
 
-def replicate_count(releases: tuple[Release, ...], sizes: list[int]) -> int:
+def replicate_count(releases: tuple[NoisyValue, ...], sizes: list[int]) -> int:
     """As many replicates as are worth their time and memory."""
     if not releases:
         raise Unsupported("There is no release to check.")
     records, numbers = max(sizes), max(len(release.value) for release in releases)
     return max(FEWEST_REPLICATES, min(MOST_REPLICATES, MOST_RECORDS // records, MOST_NUMBERS // numbers))
-
-
-def plan_of(release: Release) -> Plan:
-    """The plan a release was made by, settled again from what the release says."""
-    law, made = release.law, planned_again(release)
-    if getattr(made.law, "step", None) != getattr(law, "step", None):
-        raise Unsupported(
-            f"{release.statistic} was released on another lattice than this version would use; it cannot be simulated "
-            "again."
-        )
-    return replace(made, law=law)
 
 
 def tail_probabilities(pooled: Floats) -> Floats:

@@ -16,7 +16,7 @@ import numpy as np
 
 from noisewise.inference.intervals import checked_level, equal_tailed
 from noisewise.inference.kernels import Floats
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 
 __all__ = ["StatisticPosterior", "statistic_labels"]
 
@@ -56,7 +56,7 @@ def statistic_labels(groups: Sequence[Any], sizes: Sequence[int]) -> tuple[str, 
     """Names of the components that each group of releases draws, told apart where they repeat."""
     labels: list[str] = []
     for group, size in zip(groups, sizes, strict=True):
-        releases: tuple[Release, ...] = tuple(group.releases)
+        releases: tuple[NoisyValue, ...] = tuple(group.releases)
         every = [label for release in releases for label in release.labels]
         distinct = list(dict.fromkeys(every))
         named = every if len(every) == size else distinct

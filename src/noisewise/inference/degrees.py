@@ -29,8 +29,9 @@ from noisewise.likelihood.normal_sum import row_of
 from noisewise.populations.cleaned import row_moments
 from noisewise.populations.parameters import Theta
 from noisewise.populations.population import AnyPopulation
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 from noisewise.statistics import Histogram, Marginals, Records, Statistic
+from noisewise.statistics.feature import Feature, as_feature
 from noisewise.statistics.order import OrderStatistic
 
 __all__ = ["Degrees", "degrees", "log_linear_terms", "more_answers", "told_by_one", "told_by_tables"]
@@ -60,7 +61,7 @@ class Degrees:
         return self.shapes > self.unknowns
 
 
-def degrees(model: AnyPopulation, releases: tuple[Release, ...], theta: Theta) -> Degrees:
+def degrees(model: AnyPopulation, releases: tuple[NoisyValue, ...], theta: Theta) -> Degrees:
     """What releases tell about a population with parameter values like `theta`; a model says it for itself."""
     middle = {name: np.mean(np.asarray(value), axis=0, keepdims=True) for name, value in theta.items()}
     unknowns = sum(model.supports[name].unknowns for name in model.free)
@@ -71,7 +72,7 @@ def degrees(model: AnyPopulation, releases: tuple[Release, ...], theta: Theta) -
     return Degrees(told, shapes, unknowns, advice)
 
 
-def _told(releases: Sequence[Release], population: AnyPopulation, theta: Theta) -> int:
+def _told(releases: Sequence[NoisyValue], population: AnyPopulation, theta: Theta) -> int:
     """Of releases of the same records (or as if they were)."""
     distinct = {str(release.statistic): release for release in releases}
     sums = [release for release in distinct.values() if not _is_single(release.statistic)]
@@ -91,16 +92,18 @@ def _is_single(statistic: Statistic) -> bool:
     return isinstance(statistic, OrderStatistic | Records)
 
 
-def told_by_one(release: Release) -> int:
+def told_by_one(release: NoisyValue) -> int:
     """The numbers in local answers, or in an order statistic."""
     if isinstance(release.statistic, Records):
         return len(release.value) - 1 if release.is_categorical else len(release.value)
     return 1
 
 
-def _rank(releases: Sequence[Release], population: AnyPopulation, theta: Theta) -> int:
-    """The rank of the correlation matrix of all features of one record."""
-    row = tuple(feature for release in releases for feature in row_of(release))
+def _rank(
+    releases: Sequence[NoisyValue], population: AnyPopulation, theta: Theta, more: tuple[Feature, ...] = ()
+) -> int:
+    """The rank of the correlation matrix of all features of one record, and of some more."""
+    row = (*(feature for release in releases for feature in row_of(release)), *more)
     try:
         mean, covariance = (one[0] for one in row_moments(population, releases[0].schema, row, theta))
     except NoisewiseError:
@@ -113,7 +116,7 @@ def _rank(releases: Sequence[Release], population: AnyPopulation, theta: Theta) 
     return int(np.sum(np.linalg.eigvalsh(correlation) > ALIKE))
 
 
-def told_by_tables(release: Release) -> int:
+def told_by_tables(release: NoisyValue) -> int:
     """The independent numbers in a table, or in the tables of several cliques, of the same records."""
     statistic, schema = release.statistic, release.schema
     if isinstance(statistic, Histogram):
@@ -136,7 +139,7 @@ def log_linear_terms(cliques: Sequence[Sequence[str]], levels: Mapping[str, int]
     return sum(math.prod(levels[name] - 1 for name in some) for some in sets)
 
 
-def _advice(releases: Sequence[Release], population: AnyPopulation, theta: Theta, more: int) -> str:
+def _advice(releases: Sequence[NoisyValue], population: AnyPopulation, theta: Theta, more: int) -> str:
     """What to release beside this, in the words of the statistics."""
     from noisewise.schema import Bounded
 
@@ -153,20 +156,22 @@ def _advice(releases: Sequence[Release], population: AnyPopulation, theta: Theta
     number = "one more number" if more == 1 else f"{more} more numbers"
     cut = _middle(population, release, name, theta)
     low = release.schema.bounded(name).low
-    taken = {str(r.statistic) for r in releases}
     local = [r for r in releases if isinstance(r.statistic, Records)]
     if local:
         return more_answers(local[0], more)
-    ideas = [f"count(between({name}, {low:g}, {cut:.3g}))"]
-    if not any(f"{name}**2" in text for text in taken):
-        ideas.insert(0, f"mean({name}, {name}**2)" if release.schema.is_change_one else f"sum({name}**2)")
+    x = as_feature(name)
+    ideas = [f"count(between({x}, {low:g}, {cut:.3g}))"]
+    sums = [one for one in releases if not _is_single(one.statistic)]
+    is_small = sum(len(one.labels) for one in sums) <= MOST_FEATURES
+    if not sums or (is_small and _rank(sums, population, theta, (x, x**2)) > _rank(sums, population, theta)):
+        ideas.insert(0, f"mean({x}, {x}**2)" if release.schema.is_change_one else f"sum({x}**2)")
     return (
-        f"Release {number} of these records or of others like them, such as {' or '.join(ideas)}; histogram({name}, "
+        f"Release {number} of these records or of others like them, such as {' or '.join(ideas)}; histogram({x}, "
         f"edges=[...]) with {more + 3} cells or more would show the shape."
     )
 
 
-def more_answers(release: Release, more: int) -> str:
+def more_answers(release: NoisyValue, more: int) -> str:
     """What to ask for where local answers cannot be checked: more cells, or (noisy numbers, cells to spare) people."""
     if not release.is_categorical or more < 1:
         return "So few answers do not fill enough cells: ask more people."
@@ -174,7 +179,7 @@ def more_answers(release: Release, more: int) -> str:
     return f"Ask with {cells} than now ({release.statistic!s:.60} has {len(release.value)}), or for noisy numbers."
 
 
-def _middle(population: AnyPopulation, release: Release, name: str, theta: Theta) -> float:
+def _middle(population: AnyPopulation, release: NoisyValue, name: str, theta: Theta) -> float:
     """The fitted population's median of a column, inside the bounds: where a count tells most."""
     entry = release.schema.bounded(name)
     law = population.marginal(name)

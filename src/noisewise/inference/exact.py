@@ -3,7 +3,8 @@
     one parameter     adaptive quadrature: evidence, moments, and independent draws        (`line`)
     two parameters    a grid as the proposal of an independence sampler                    (`plane`);
                       of a thin or bent ridge a sparse mesh                                (`mesh`)
-    three and more    slice sampling with leaps, warm-up and several chains                (`kernels.leaping_slice`)
+    three and more    a fitted t law as the proposal of an independence sampler, where it fits (`independence`); else
+                      slice sampling with leaps, warm-up and several chains                (`kernels.leaping_slice`)
 
 What does not work is followed by what is slower and does: a density too rough for quadrature is drawn from by a sampler
 that the quadrature proposes to, a plane that no grid fits is walked on, and a walk that has not mixed is made four
@@ -53,6 +54,7 @@ ENOUGH_A_CHAIN = 250  # of fewer draws a chain mixing cannot be judged, and a wa
 THINNED = (4,)
 # Proposals of a near law: how often they must be accepted, what may be asked of it, and the error of what is corrected.
 NEAR_ACCEPTANCE, NEAR_EVALUATIONS, NEAR_ERROR, FITTED = 0.6, 60_000, 2e-3, 400
+HEAVIEST = 0.01
 QUICK_EVALUATIONS, SLOW_EVALUATIONS = 800_000, 12_000
 BENT = (
     "The posterior is a thin bent ridge, of which the grid may have missed a part; compare with method='slice' and "
@@ -323,17 +325,27 @@ class _Near:
 
 
 def fitted(
-    rng: np.random.Generator, target: ExactTarget, chains: int, draws: int, progress: Progress | None
+    rng: np.random.Generator,
+    target: ExactTarget,
+    chains: int,
+    draws: int,
+    progress: Progress | None,
+    *,
+    has_share: bool = False,
 ) -> Exact | None:
-    """An independence sampler with proposals of a plane beside a share, or of a fitted t law; None where none fits."""
-    ways = {"on a plane beside a share present": sample_beside_a_share} if target.size == 3 else {}
+    """An independence sampler with proposals of a fitted t law; None where it does not fit.
+
+    Of three parameters, the last of which is a share present (`has_share`), a plane beside it is tried first.
+    """
+    ways = {"on a plane beside a share present": sample_beside_a_share} if has_share and target.size == 3 else {}
     for words, way in {**ways, f"on a t law fitted to {target.size} parameters": fitted_sample}.items():
         density = Density(target)
         drawn = way(rng, density, chains=chains, draws=draws, progress=progress)
         if drawn is None:
             continue
         evidence = judged(drawn.positions, non_finite=drawn.non_finite, warmup_non_finite=(density.non_finite,))
-        if not (_has_failed(drawn, evidence, draws) or _should_go_on(evidence, draws)):
+        failed = _has_failed(drawn, evidence, draws) or _should_go_on(evidence, draws)
+        if not failed and _heaviest(drawn) <= HEAVIEST:
             how = f"an independence sampler {words}, {drawn.acceptance:.1%} of proposals accepted"
             return Exact(drawn.positions, None, None, False, how, drawn.non_finite, Verdict(evidence))
     return None
@@ -368,6 +380,14 @@ def _has_failed(drawn: PlaneDraws, evidence: Chains, draws: int) -> bool:
     """Whether proposals have missed the posterior's shape."""
     has_drifted = evidence.rhat > POOR_RHAT and evidence.chains * draws >= ENOUGH_DRAWS
     return drawn.acceptance < POOR_ACCEPTANCE or has_drifted or bool(evidence.stuck)
+
+
+def _heaviest(drawn: PlaneDraws) -> float:
+    """The largest share of all weights that one proposal has: a tail that proposals do not reach shows there."""
+    finite = drawn.log_weight[np.isfinite(drawn.log_weight)]
+    return (
+        float(np.exp(finite.max() - logsumexp(finite))) * min(1.0, finite.size / ENOUGH_DRAWS) if finite.size else 1.0
+    )
 
 
 def _should_go_on(evidence: Chains, draws: int) -> bool:

@@ -48,11 +48,19 @@ from noisewise.likelihood.stated_n import Partial, all_are_counted, contradictio
 from noisewise.populations.cleaned import row_moments
 from noisewise.populations.parameters import Theta
 from noisewise.populations.population import AnyPopulation, is_presence
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 from noisewise.schema import Bounded, Schema
 from noisewise.statistics.feature import as_feature
 
-__all__ = ["Sentences", "bounds_sentences", "level_sentences", "n_sentences", "some_rows", "sum_sentences"]
+__all__ = [
+    "Sentences",
+    "bounds_sentences",
+    "group_bounds_sentences",
+    "level_sentences",
+    "n_sentences",
+    "some_rows",
+    "sum_sentences",
+]
 
 TOLD, LARGE = 0.01, 0.10  # shares beyond the bounds: from here on told, from here on a warning
 SURE = 0.05
@@ -85,7 +93,7 @@ def some_rows(draws: Mapping[str, Floats], names: tuple[str, ...], count: int = 
 # ---- bounds ----
 
 
-def bounds_sentences(releases: tuple[Release, ...], population: AnyPopulation, theta: Theta) -> Sentences:
+def bounds_sentences(releases: tuple[NoisyValue, ...], population: AnyPopulation, theta: Theta) -> Sentences:
     """The share of records that the fitted population puts beyond the bounds of each column, from 1 % on."""
     try:
         counted = degrees(population, releases, theta)
@@ -102,13 +110,12 @@ def bounds_sentences(releases: tuple[Release, ...], population: AnyPopulation, t
             if not isinstance(entry, Bounded) or (column, entry.low, entry.high) in seen:
                 continue
             seen.add((column, entry.low, entry.high))
-            law, own = population.marginal(column), population.theta_of(column, theta)
-            below = np.ravel(law.cdf([np.nextafter(entry.low, -np.inf)], own))
-            above = np.ravel(law.distribution.survival(np.array([entry.high], float), law.values(own)))
+            below, above = shares_beyond(population, column, entry, theta)
             share = below + above
             if not np.all(np.isfinite(share)) or float(share.mean()) < TOLD:
                 continue
-            sentence = _beyond(release, column, entry, float(below.mean()), float(above.mean()))
+            where = sides_beyond(entry, float(below.mean()), float(above.mean()))
+            sentence = _beyond(release, where, column)
             (fine,), _ = _own_and_cleaned(population, release.schema, column, middle, QUANTILES)
             (coarse,), (cleaned,) = _own_and_cleaned(population, release.schema, column, middle)
             sentence += _means(releases, column, fine, coarse, cleaned)
@@ -124,19 +131,64 @@ def bounds_sentences(releases: tuple[Release, ...], population: AnyPopulation, t
     return Sentences(tuple(warnings), tuple(notes))
 
 
-def _beyond(release: Release, column: str, entry: Bounded, below: float, above: float) -> str:
+def group_bounds_sentences(
+    release: NoisyValue, column: str, groups: Mapping[str, tuple[AnyPopulation, Mapping[str, Floats]]]
+) -> Sentences:
+    """The same for a law of one column in every group, those with the largest shares first."""
+    if column not in release.schema.numeric:
+        return Sentences()
+    entry = release.schema.bounded(column)
+    told, is_large = list[tuple[float, str]](), False
+    for group, (population, rows) in groups.items():
+        theta = {name: value[:: max(1, len(value) // FEW_ROWS)] for name, value in rows.items()}
+        below, above = shares_beyond(population, column, entry, theta)
+        share = below + above
+        if not np.all(np.isfinite(share)) or float(share.mean()) < TOLD:
+            continue
+        mean, cleaned = _own_and_cleaned(population, release.schema, column, theta)
+        both = ""
+        if np.isfinite(cleaned).all() and np.isfinite(mean).all():
+            both = f" (its own mean {mean.mean():.4g}, that of its records as they were summed {cleaned.mean():.4g})"
+        sides = sides_beyond(entry, float(below.mean()), float(above.mean()))
+        told.append((float(share.mean()), f"{sides} in {group}{both}"))
+        is_large |= float(np.quantile(share, SURE)) >= LARGE or (
+            float(share.mean()) >= LARGE and _is_apart(mean, cleaned)
+        )
+    if not told:
+        return Sentences()
+    named = [words for _, words in sorted(told, key=lambda one: -one[0])[:MOST_NAMED]]
+    others = f", and some in {len(told) - MOST_NAMED} other groups" if len(told) > MOST_NAMED else ""
+    where = ", ".join(named) + others
+    sentence = f"{_beyond(release, where, column)}."
+    if is_large:
+        sentence += f" {_resting(release)}"
+    return Sentences((sentence,)) if is_large and release.schema.outside == "refuse" else Sentences((), (sentence,))
+
+
+def shares_beyond(population: AnyPopulation, column: str, entry: Bounded, theta: Theta) -> tuple[Floats, Floats]:
+    """The shares of a column below and above its bounds at each row of theta."""
+    law, own = population.marginal(column), population.theta_of(column, theta)
+    below = np.ravel(law.cdf([np.nextafter(entry.low, -np.inf)], own))
+    return below, np.ravel(law.distribution.survival(np.array([entry.high], float), law.values(own)))
+
+
+def sides_beyond(entry: Bounded, below: float, above: float) -> str:
+    """Such shares in words, the sides that matter."""
     sides = [
         f"{100 * share:.2g} % {side} {bound:g}"
         for share, side, bound in ((below, "below", entry.low), (above, "above", entry.high))
         if share >= TOLD / 4
     ]
-    where = " and ".join(sides)
+    return " and ".join(sides)
+
+
+def _beyond(release: NoisyValue, where: str, column: str) -> str:
     if release.schema.outside == "clamp":
         return f"The fitted population puts {where} of {column}, taken as clamped to the bounds"
     return f"The fitted population would put {where} of {column}, where no record can be (all are within the bounds)"
 
 
-def _resting(release: Release) -> str:
+def _resting(release: NoisyValue) -> str:
     """What an answer rests on that puts many beyond the bounds."""
     if release.schema.outside == "refuse":
         return "This population does not describe the records, and its parameters are not theirs."
@@ -164,7 +216,7 @@ def _is_apart(own: Floats, cleaned: Floats) -> bool:
     return bool(abs(float(np.mean(own)) - float(np.mean(cleaned))) > float(np.std(own)))
 
 
-def _means(releases: tuple[Release, ...], column: str, fine: float, coarse: float, cleaned: float) -> str:
+def _means(releases: tuple[NoisyValue, ...], column: str, fine: float, coarse: float, cleaned: float) -> str:
     """Its own mean beside that of cleaned records, and beside the released one; a full stop where there is none."""
     if not np.isfinite([fine, cleaned]).all() or abs(fine - coarse) > STEADY * max(abs(fine), abs(cleaned)):
         return "."
@@ -173,7 +225,7 @@ def _means(releases: tuple[Release, ...], column: str, fine: float, coarse: floa
     return f": its own mean is {fine:.4g}, that of the records as they were summed {cleaned:.4g}{beside}."
 
 
-def _released_mean(releases: tuple[Release, ...], column: str) -> float | None:
+def _released_mean(releases: tuple[NoisyValue, ...], column: str) -> float | None:
     """The released mean of a column, where one was released."""
     for release in releases:
         if release.statistic.kind == "mean":
@@ -183,7 +235,7 @@ def _released_mean(releases: tuple[Release, ...], column: str) -> float | None:
     return None
 
 
-def level_sentences(releases: tuple[Release, ...], population: AnyPopulation) -> tuple[str, ...]:
+def level_sentences(releases: tuple[NoisyValue, ...], population: AnyPopulation) -> tuple[str, ...]:
     """Whose share a Bernoulli's p is, for every column with two levels."""
     found: dict[str, None] = {}
     for release in releases:
@@ -205,7 +257,7 @@ def level_sentences(releases: tuple[Release, ...], population: AnyPopulation) ->
 # ---- released sums ----
 
 
-def sum_sentences(releases: tuple[Release, ...], population: AnyPopulation, theta: Theta, n: object) -> Sentences:
+def sum_sentences(releases: tuple[NoisyValue, ...], population: AnyPopulation, theta: Theta, n: object) -> Sentences:
     """Every released sum that is far from what the fitted population says it should be."""
     if sum(len(release.value) for release in releases) > MOST_SUMS:
         return Sentences()
@@ -233,7 +285,7 @@ def sum_sentences(releases: tuple[Release, ...], population: AnyPopulation, thet
 
 
 def n_sentences(
-    releases: tuple[Release, ...], population: AnyPopulation, theta: Theta, n: object, sd: Mapping[str, Floats]
+    releases: tuple[NoisyValue, ...], population: AnyPopulation, theta: Theta, n: object, sd: Mapping[str, Floats]
 ) -> Sentences:
     """What bears out a stated n or speaks against it; where nothing does, how the answer moves with it."""
     if n is None:
@@ -251,7 +303,7 @@ def n_sentences(
     return Sentences((), (holds, f"{checked}{_moved(releases, population, theta, sizes, sd)}"))
 
 
-def _partly_checked(releases: tuple[Release, ...], sizes: list[int]) -> str:
+def _partly_checked(releases: tuple[NoisyValue, ...], sizes: list[int]) -> str:
     """The sharpest statement that sums make of n: they allow at least so many, at most so many records."""
     least: tuple[float, str] = (0.0, "")
     most: tuple[float, str] = (np.inf, "")
@@ -271,7 +323,11 @@ def _released(partial: Partial) -> str:
 
 
 def _moved(
-    releases: tuple[Release, ...], population: AnyPopulation, theta: Theta, sizes: list[int], sd: Mapping[str, Floats]
+    releases: tuple[NoisyValue, ...],
+    population: AnyPopulation,
+    theta: Theta,
+    sizes: list[int],
+    sd: Mapping[str, Floats],
 ) -> str:
     if len(next(iter(theta.values()))) == 1:  # a point alone does not tell how far it would move
         return "."
@@ -297,7 +353,7 @@ def _moved(
 
 
 def moved_by_n(
-    releases: tuple[Release, ...], population: AnyPopulation, theta: Theta, sizes: list[int]
+    releases: tuple[NoisyValue, ...], population: AnyPopulation, theta: Theta, sizes: list[int]
 ) -> dict[str, Floats]:
     """E[theta] if there were 10 % more records, all private n moved together; NaN where that is too far to say."""
     product = joint_likelihood(releases, population, likelihood="clt", n=sizes)

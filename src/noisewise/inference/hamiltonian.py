@@ -84,7 +84,7 @@ def walk(data: Any, chain: Chain, normals: Floats, uniforms: Floats, records: Fl
             if not error < DIVERGED:
                 break
         is_divergent = not error < DIVERGED
-        acceptance = 0.0 if is_divergent else min(1.0, math.exp(-error))
+        acceptance = 0.0 if is_divergent else math.exp(min(0.0, -error))
         if uniforms[t, 1] < acceptance:
             log_density = proposed
             for i in range(size):
@@ -95,7 +95,7 @@ def walk(data: Any, chain: Chain, normals: Floats, uniforms: Floats, records: Fl
         records[t, size + ACCEPTANCE], records[t, size + DIVERGENT] = acceptance, 1.0 if is_divergent else 0.0
         records[t, size + NON_FINITE], records[t, size + LEAPS] = 1.0 if math.isnan(proposed) else 0.0, done
         if is_warmup:
-            _tune(tuning, acceptance)
+            tune(tuning, acceptance)
 
 
 @njit(cache=True)
@@ -109,7 +109,7 @@ def _turned(factor: Floats, gradient: Floats, slope: Floats) -> None:
 
 
 @njit(cache=True)
-def _tune(tuning: Floats, acceptance: float) -> None:
+def tune(tuning: Floats, acceptance: float) -> None:
     """One step of dual averaging towards the ideal acceptance."""
     tuning[3] += 1.0
     gain = 1.0 / (tuning[3] + DELAY)
@@ -209,9 +209,13 @@ def drawn(
 
 
 def _chain(start: Floats, factor: Floats, acceptance: float, leap: float | None = None) -> Chain:
-    log_leap = -0.25 * math.log(len(start)) if leap is None else leap
-    tuning = np.array([log_leap, log_leap, 0.0, 0.0, log_leap + (math.log(2.0) if leap is None else 0.0), acceptance])
-    return Chain(np.ascontiguousarray(factor), start.copy(), tuning)
+    return Chain(np.ascontiguousarray(factor), start.copy(), fresh_tuning(len(start), acceptance, leap))
+
+
+def fresh_tuning(size: int, acceptance: float, leap: float | None = None) -> Floats:
+    """A chain's tuning before its first step, from a logarithm of the leap or from the number of coordinates."""
+    log_leap = -0.25 * math.log(size) if leap is None else leap
+    return np.array([log_leap, log_leap, 0.0, 0.0, log_leap + (math.log(2.0) if leap is None else 0.0), acceptance])
 
 
 def _windows(warmup: int) -> list[tuple[int, bool]]:

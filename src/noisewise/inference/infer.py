@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from noisewise.models.protocol import model_for
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 
 if TYPE_CHECKING:
     from noisewise.inference.posterior import Posterior
@@ -21,7 +21,7 @@ __all__ = ["infer"]
 
 
 def infer(
-    releases: Release | Sequence[Release],
+    releases: NoisyValue | Sequence[NoisyValue],
     population: AnyPopulation | Model,
     *,
     method: str = "auto",
@@ -34,7 +34,7 @@ def infer(
     n: int | Sequence[int] | None = None,
     **method_options: Any,
 ) -> Posterior:
-    """The posterior of what a population or a model does not know, given one or several releases.
+    """The posterior of what a population or a model does not know, given one or several releases, or measurements.
 
     `n` states the number of records where it is private (add-remove). `draws` and `warmup` are per chain; methods that
     draw independently need no warm-up. The same seed gives the same draws.

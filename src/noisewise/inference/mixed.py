@@ -7,7 +7,8 @@ draws of w are dropped afterwards, which leaves the exact posterior of theta.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,10 @@ class MixedTarget:
         with np.errstate(over="ignore", invalid="ignore"):
             variances = 2 * np.square(self.scale) * np.exp(position[:, self.theta.size :])
             return np.asarray(self.likelihood(self.parameters(position), variances))
+
+    def over(self, theta: Target, read: Callable[[Callable[..., Array]], Callable[..., Array]]) -> MixedTarget:
+        """The posterior over other unknowns: `theta` of them, the likelihood as `read` makes it one of theirs."""
+        return replace(self, theta=theta, likelihood=read(self.likelihood))
 
     def log_density(self, position: Any) -> Array:
         position = np.atleast_2d(np.asarray(position, dtype=float))

@@ -20,7 +20,7 @@ from noisewise.populations.cleaned import row_moments
 from noisewise.populations.moments import scipy_moments_are_closed, scipy_quantiles_are_closed
 from noisewise.populations.parameters import rows_of
 from noisewise.populations.population import AnyPopulation
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 from noisewise.schema import Schema
 from noisewise.statistics.feature import Feature, as_feature
 from noisewise.types import Floats, Theta
@@ -32,7 +32,7 @@ FEW_ROWS = 24  # draws at which a law is asked whose moments are integrated one 
 
 
 def population_sources(
-    population: AnyPopulation, theta: Theta, releases: Sequence[Release]
+    population: AnyPopulation, theta: Theta, releases: Sequence[NoisyValue]
 ) -> tuple[AnswerSource, ...]:
     """One source for each column, and one for conditions on several."""
     units, columns = column_units(releases), _columns(population, releases)
@@ -45,7 +45,7 @@ def population_sources(
     return tuple(sources)
 
 
-def parameter_units(population: AnyPopulation, releases: Sequence[Release]) -> dict[str, str]:
+def parameter_units(population: AnyPopulation, releases: Sequence[NoisyValue]) -> dict[str, str]:
     """The unit of each unknown that is told in that of its column."""
     units, found = column_units(releases), {}
     for column in _columns(population, releases):
@@ -56,7 +56,7 @@ def parameter_units(population: AnyPopulation, releases: Sequence[Release]) -> d
     return found
 
 
-def _columns(population: AnyPopulation, releases: Sequence[Release]) -> tuple[str, ...]:
+def _columns(population: AnyPopulation, releases: Sequence[NoisyValue]) -> tuple[str, ...]:
     """The columns by name; of a population that names none, the one that releases use, or no name at all."""
     if population.columns:
         return tuple(population.columns)
@@ -76,7 +76,7 @@ def law_source(
     population: AnyPopulation,
     column: str,
     theta: Theta,
-    releases: Sequence[Release],
+    releases: Sequence[NoisyValue],
     units: ColumnUnits,
     *,
     group: str = "",
@@ -143,7 +143,7 @@ class RecordDraws:
 
     population: AnyPopulation
     theta: Theta
-    releases: tuple[Release, ...]
+    releases: tuple[NoisyValue, ...]
     column: str = ""
     group: str = ""
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from noisewise.errors import Unsupported
+from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.inference.methods import Found, Method, Methods, Option
 from noisewise.inference.settings import Settings
 from noisewise.inference.target import Target
@@ -25,15 +25,19 @@ from noisewise.likelihood.naive import NaiveLikelihood
 from noisewise.populations.cleaned import is_possible
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import AnyPopulation, is_presence
-from noisewise.release import Release
+from noisewise.release import NoisyValue
+from noisewise.types import Floats
 
 if TYPE_CHECKING:
     from noisewise.families.family import Family
     from noisewise.inference.kernels import MakeKernel
+    from noisewise.inference.merging import Merging
     from noisewise.inference.mixed import MixedTarget
-    from noisewise.likelihood.conjugate import BetaPosterior, DirichletPosterior
+    from noisewise.likelihood.conjugate import BetaPosterior, DirichletPosterior, MergedPosterior
 
-__all__ = ["METHODS", "PopulationMethod", "PopulationProblem"]
+MOST_FITTED = 12  # parameters of which one t law may be the proposal; beyond, too few of its draws are accepted
+
+__all__ = ["METHODS", "PopulationMethod", "PopulationProblem", "register_method"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,7 @@ class PopulationProblem:
 
     def __init__(
         self,
-        releases: tuple[Release, ...],
+        releases: tuple[NoisyValue, ...],
         population: AnyPopulation,
         likelihood: str,
         n: object,
@@ -123,17 +127,22 @@ class PopulationProblem:
         """Whether several sums of few records are scored by their joint law, or by the tilted one."""
         return any(group.is_joint_sum for group in self.likelihood.groups)
 
-    def by_parameter(self, positions: Array) -> dict[str, Array]:
+    def by_parameter(self, positions: Array, target: Target | MixedTarget | None = None) -> dict[str, Array]:
         """Positions (chains, draws, size) as parameters (chains, draws, ...)."""
         chains, draws, size = positions.shape
-        theta = self.target.parameters(positions.reshape(-1, size))
+        theta = (target or self.target).parameters(positions.reshape(-1, size))
         return {name: value.reshape(chains, draws, *value.shape[1:]) for name, value in theta.items()}
 
-    def conjugate(self) -> BetaPosterior | DirichletPosterior | None:
+    def merged(self, merging: Merging) -> tuple[Target | MixedTarget, Target | None]:
+        """The target, and the quick one, over levels that are told apart."""
+        near = self.quick
+        return self.target.over(merging.target(self.theta), merging.of_levels), near and merging.target(near)
+
+    def conjugate(self) -> BetaPosterior | DirichletPosterior | MergedPosterior | None:
         """The posterior as a mixture over confidential counts, where the prior is conjugate; else None."""
         if len(self.likelihood.groups) != 1 or len(self.theta.names) != 1:
             return None
-        found: BetaPosterior | DirichletPosterior | None = self.likelihood.groups[0].conjugate()
+        found: BetaPosterior | DirichletPosterior | MergedPosterior | None = self.likelihood.groups[0].conjugate()
         return found
 
 
@@ -182,6 +191,7 @@ def _untold(problem: PopulationProblem, settings: Settings) -> Found:
 
 def _exact_factor(problem: PopulationProblem, settings: Settings) -> Found:
     from noisewise.inference.exact import exact, fitted
+    from noisewise.inference.merging import Merging
 
     if isinstance(problem.likelihood, Product) and not problem.likelihood.groups:
         return _untold(problem, settings)
@@ -193,33 +203,39 @@ def _exact_factor(problem: PopulationProblem, settings: Settings) -> Found:
     def law() -> str:
         return "" if not likelihood.groups else OWN_LAW if likelihood.is_exact else CENTRAL_LIMIT_LAW
 
+    merging = Merging.of(problem.releases, problem.population)
+    target, near = (problem.target, problem.quick) if merging is None else problem.merged(merging)
     found = None
-    if problem.target.size > 2 and any(map(is_presence, problem.population.columns)):
-        found = fitted(settings.rng, problem.target, settings.chains, settings.draws, settings.report)
+    if 2 < target.size <= MOST_FITTED:
+        has_share = any(map(is_presence, problem.population.columns))
+        found = fitted(settings.rng, target, settings.chains, settings.draws, settings.report, has_share=has_share)
     found = found or exact(
         settings.rng,
-        problem.target,
+        target,
         chains=settings.chains,
         draws=settings.draws,
         warmup=settings.warmup,
         progress=settings.report,
         tolerance=max(TOLERANCE, likelihood.roughness),
         is_quick=likelihood.is_quick,
-        quick=problem.quick,
+        quick=near,
         law=law,
     )
+    drawn = problem.by_parameter(found.positions, target)
     return Found(
-        problem.by_parameter(found.positions),
+        drawn if merging is None else merging.draws(settings.rng, drawn),
         settings.method,
-        found.how,
+        found.how if merging is None else f"levels that no release tells apart are taken together; {found.how}",
         problem.law,
         found.verdict,
         log_evidence=found.log_evidence,
-        moments=found.moments,
+        moments=found.moments if merging is None else merging.moments(found.moments),
     )
 
 
-def _conjugate(problem: PopulationProblem, mixture: BetaPosterior | DirichletPosterior, settings: Settings) -> Found:
+def _conjugate(
+    problem: PopulationProblem, mixture: BetaPosterior | DirichletPosterior | MergedPosterior, settings: Settings
+) -> Found:
     """Independent draws from the mixture over the confidential counts."""
     from noisewise.inference.exact import independent
 
@@ -236,7 +252,7 @@ def _conjugate(problem: PopulationProblem, mixture: BetaPosterior | DirichletPos
     )
 
 
-def population_family(releases: tuple[Release, ...], population: AnyPopulation, n: object) -> Family:
+def population_family(releases: tuple[NoisyValue, ...], population: AnyPopulation, n: object) -> Family:
     """The conjugate family that a population and its releases form, or a refusal."""
     from noisewise.families.family import conjugate_family
 
@@ -391,3 +407,59 @@ METHODS: Methods[PopulationMethod] = Methods(
     PopulationMethod("map", _highest, "the posterior mode, with standard errors", is_point=True),
     instead="exact",
 )
+
+
+# ---- methods of one's own ----
+
+
+Sampler = Callable[..., Floats]  # (target, rng, *, chains, draws, warmup, **options) -> positions
+
+
+def register_method(
+    name: str, sampler: Sampler, *, words: str = "a method of one's own", options: Mapping[str, object] | None = None
+) -> None:
+    """Make a sampler of one's own known by its name, so that `infer(..., method=name)` runs it on any population.
+
+    Parameters
+    ----------
+    name: how `infer` calls it; a name that is taken is refused.
+    sampler: a function `sampler(target, rng, *, chains, draws, warmup, **options)` that returns positions (chains,
+        draws, target.size). The target is a posterior on the real line: `target.size`, `target.log_prior(position)`,
+        `target.log_likelihood(position)` and `target.draw_prior(rng, count)` take and give K positions at once,
+        Jacobians included; `infer` turns positions into parameters.
+    words: what it is, in the posterior's summary.
+    options: those that it takes, each with its default; `infer(..., option=...)` hands them on.
+
+    R-hat, ESS and steps that are no numbers are counted here, so the verdict is ours. That the sampler leaves the
+    posterior invariant is its author's word, and the verdict says so.
+    """
+    if name != str(name) or not name.isidentifier() or not callable(sampler):
+        raise InvalidArgument("register_method takes a name of letters and digits, and a function.", argument="name")
+    given = tuple(Option(key, value) for key, value in (options or {}).items())
+
+    def run(problem: PopulationProblem, settings: Settings, **chosen: object) -> Found:
+        return _own(sampler, words, problem, settings, {**(options or {}), **chosen})
+
+    METHODS.register(PopulationMethod(name, lambda: run, words, given))
+
+
+def _own(
+    sampler: Sampler, words: str, problem: PopulationProblem, settings: Settings, options: Mapping[str, object]
+) -> Found:
+    from noisewise.inference.diagnostics import verdict
+
+    chains, draws = settings.chains, settings.draws
+    drawn = sampler(problem.target, settings.rng, chains=chains, draws=draws, warmup=settings.warmup, **options)
+    positions: Floats = np.asarray(drawn, dtype=np.float64)
+    expected = (chains, draws, problem.target.size)
+    if positions.shape != expected:
+        raise InvalidArgument(
+            f"method={settings.method!r} returned an array of shape {positions.shape}; it owes positions of shape "
+            f"{expected}: chains, draws, and the target's size.",
+            argument="method",
+        )
+    own = positions[:, :, : problem.theta.size]
+    names = problem.theta.names if problem.theta.size == len(problem.theta.names) else None
+    judged = verdict(own, names=names, non_finite=np.sum(~np.isfinite(own).all(axis=2), axis=1))
+    note = f"That {settings.method!r} leaves the posterior invariant is its author's word: it was registered."
+    return Found(problem.by_parameter(positions), settings.method, words, problem.law, judged.saying(notes=(note,)))

@@ -31,7 +31,7 @@ from noisewise.inference.verdict import PointEstimate, Verdict
 from noisewise.joining import stated_sizes
 from noisewise.models.protocol import Model, model_of
 from noisewise.printable import printable
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 
 if TYPE_CHECKING:
     from noisewise.inference.answer_sources import AnswerSource
@@ -57,7 +57,7 @@ class Posterior:
     likelihood: str  # as asked: "auto" or "clt"; `law` says which law that was
     verdict: Verdict
     population: Any  # a population, a model, or None where draws stand for themselves
-    releases: tuple[Release, ...]
+    releases: tuple[NoisyValue, ...]
     seed: int | None = None
     is_point: bool = False
     log_evidence: float | None = None
@@ -93,7 +93,7 @@ class Posterior:
         method: str,
         how: str,
         population: object,
-        releases: Sequence[Release],
+        releases: Sequence[NoisyValue],
         instead: str,
         law: str = "",
         likelihood: str = "auto",

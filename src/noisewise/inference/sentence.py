@@ -19,7 +19,8 @@ from noisewise.inference.answer_sources import AnswerSource, Headline
 from noisewise.inference.answers import Quantity, summarised
 from noisewise.inference.told import interval_words, number_words
 from noisewise.joining import same_records, stated_sizes
-from noisewise.release import Release
+from noisewise.measuring import ELSEWHERE
+from noisewise.release import NoisyValue
 
 if TYPE_CHECKING:
     from noisewise.inference.posterior import Posterior
@@ -49,7 +50,7 @@ def opening_lines(posterior: Posterior) -> list[str]:
 def sentence(posterior: Posterior, level: float = LEVEL) -> str:
     """The answer in one sentence (one more for each group); nothing where the model has no headline."""
     sources = posterior.answer_sources()
-    grouped = [source for source in sources if source.group]
+    grouped = [source for source in sources if source.group and source.headlines()]
     ending = f"{_from(posterior)}."
     if grouped:
         return _by_group(posterior, grouped, level, ending)
@@ -137,16 +138,26 @@ def _from(posterior: Posterior) -> str:
     try:
         sizes = stated_sizes(releases, posterior.stated_n)
     except NoisewiseError:
-        return f" at {price_words(releases)}"
+        return price_words(releases)
     total = sum(sizes[group[0]] for group in same_records(releases))
     assumed = "" if posterior.stated_n is None else ", as assumed,"
     holders = len({release.dataset for release in releases})
     several = "" if holders == 1 else f" of {holders} data sets"
     made_up = " (simulated)" if any(release.simulated for release in releases) else ""
-    return f", from {total} records{several}{made_up}{assumed} at {price_words(releases)}"
+    return f", from {total} records{several}{made_up}{assumed}{price_words(releases)}"
 
 
-def price_words(releases: Sequence[Release]) -> str:
+def price_words(releases: Sequence[NoisyValue]) -> str:
+    """What was paid here, and that nothing is known of the price of what was measured elsewhere."""
+    own = [release for release in releases if not release.is_foreign]
+    paid = f" at {_paid_words(own)}" if own else ""
+    if len(own) == len(releases):
+        return paid
+    named = f" (of {len(releases) - len(own)} numbers of {len(releases)})" if own else ""
+    return f"{paid}, {ELSEWHERE}{named}"
+
+
+def _paid_words(releases: Sequence[NoisyValue]) -> str:
     """What was paid: the sum where the same records were published several times, by data set where those differ."""
     totals: dict[str, dict[str, None]] = {}
     for release in releases:
@@ -162,17 +173,17 @@ def price_words(releases: Sequence[Release]) -> str:
     return " and ".join(prices)
 
 
-def _paid(releases: Sequence[Release]) -> list[str]:
+def _paid(releases: Sequence[NoisyValue]) -> list[str]:
     """The price of one data set's releases, part by part; guarantees of different kinds do not add."""
     paid = []
     for group in same_records(releases):
-        first, *others = (releases[index].guarantee for index in group)
-        total, is_sum = first, bool(others)
+        prices = [price for index in group if (price := releases[index].guarantee) is not None]
+        total, is_sum = prices[0], len(prices) > 1
         try:
-            for other in others:
+            for other in prices[1:]:
                 total = total + other
         except Incomparable:
-            paid += [str(releases[index].guarantee) for index in group]
+            paid += [str(price) for price in prices]
             continue
         paid.append(f"{total}{' in all' if is_sum else ''}")
     return paid

@@ -21,11 +21,11 @@ from noisewise.inference import archive
 from noisewise.inference.check import Check
 from noisewise.inference.posterior import Posterior
 from noisewise.inference.verdict import Verdict
+from noisewise.measuring import noisy_value_from_dict
 from noisewise.models.protocol import Model
 from noisewise.models.registry import MODELS
 from noisewise.populations.text import population_from_spec
 from noisewise.printable import shown
-from noisewise.release import Release
 from noisewise.types import Floats
 
 __all__ = ["FORMAT", "load", "save"]
@@ -74,7 +74,7 @@ def load(path: str | PathLike[str]) -> Posterior:
             draws=draws,
             verdict=Verdict.from_dict(header["verdict"]),
             population=_population_from_plain(header["population"]),
-            releases=tuple(Release.from_dict(plain) for plain in header["releases"]),
+            releases=tuple(noisy_value_from_dict(plain) for plain in header["releases"]),
             moments=_moments_from_plain(header["moments"]),
             stated_n=header["stated_n"],
             energy=arrays.get("energy"),

@@ -61,5 +61,9 @@ class Target:
     def position(self, theta: Theta) -> Array:
         return self.transform.position(theta)
 
+    def over(self, theta: Target, read: Callable[[Callable[..., Array]], Callable[..., Array]]) -> Target:
+        """The posterior over other unknowns: that target, in which `read` has put the likelihood already."""
+        return theta
+
     def draw_prior(self, rng: np.random.Generator, count: int) -> Array:
         return self.position(self.sample_prior(rng, count))

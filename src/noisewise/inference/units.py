@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 
 __all__ = ["ColumnUnits", "column_units", "singular", "with_unit"]
 
@@ -49,7 +49,7 @@ class ColumnUnits:
         return self.units.get(column, "")
 
 
-def column_units(releases: Sequence[Release]) -> ColumnUnits:
+def column_units(releases: Sequence[NoisyValue]) -> ColumnUnits:
     """The units that releases carry."""
     found: dict[str, dict[str, None]] = {}
     for release in releases:

@@ -1,9 +1,9 @@
 """Noise laws: one law, one file; what they have in common is in `protocol`."""
 
 from noisewise.laws.exponential import ExponentialQuantile
-from noisewise.laws.finite import FiniteLaw, RandomizedResponse, action_law, cell_law
-from noisewise.laws.gaussian import DiscreteGaussian, RoundedGaussian
-from noisewise.laws.laplace import DiscreteLaplace
+from noisewise.laws.finite import FiniteLaw, RandomizedResponse, action_law, cell_law, stated_response
+from noisewise.laws.gaussian import DiscreteGaussian, RoundedGaussian, gaussian_noise
+from noisewise.laws.laplace import DiscreteLaplace, geometric_noise, laplace_noise
 from noisewise.laws.protocol import (
     AdditiveLaw,
     Form,
@@ -12,8 +12,10 @@ from noisewise.laws.protocol import (
     NormalMixture,
     SmoothLaw,
     SmoothShape,
+    StatedNoise,
     additive_law,
     law_from_dict,
+    noise_from_dict,
     normal_mixture,
     register_law,
     smooth_law,
@@ -37,12 +39,18 @@ __all__ = [
     "SmoothLaplace",
     "SmoothLaw",
     "SmoothShape",
+    "StatedNoise",
     "action_law",
     "additive_law",
     "cell_law",
+    "gaussian_noise",
+    "geometric_noise",
+    "laplace_noise",
     "law_from_dict",
+    "noise_from_dict",
     "normal_mixture",
     "register_law",
     "smooth_law",
     "smooth_shape",
+    "stated_response",
 ]

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from noisewise import exact
 from noisewise.errors import InvalidArgument
 from noisewise.laws.numbers import Floats, refusal
-from noisewise.laws.protocol import Form, Law, register_law, wrong_form
+from noisewise.laws.protocol import NOISES, Form, Law, StatedNoise, register_law, stated, wrong_form
 
 Rows = Sequence[Sequence[Fraction]]
 MOST_CELLS = 2**20
@@ -86,6 +86,43 @@ class RandomizedResponse:
 
     def words(self) -> str:
         return f"each record told its true cell with probability {self.keep} (about {float(self.keep):.3f})."
+
+
+@dataclass(frozen=True, slots=True)
+class _Response:
+    """Randomized response in its publisher's words."""
+
+    law: RandomizedResponse
+    kind: ClassVar[str] = "randomized-response"
+    counts_answers: ClassVar[bool] = True
+
+    def settle(
+        self, sums: Sequence[Fraction], *, divisor: int, largest: Sequence[Fraction], period: int, is_count: bool
+    ) -> tuple[Law, tuple[int, ...]]:
+        if is_count or divisor != 1:
+            raise stated("randomized response is given by people one by one; its answers are those of Records(...)")
+        if len(sums) != self.law.cells or any(value.denominator != 1 or value < 0 for value in sums):
+            raise stated(f"of answers in {self.law.cells} cells, publish how many gave each: {self.law.cells} counts")
+        if len(largest) != self.law.cells or period < 1:
+            raise stated(f"it is stated for {self.law.cells} cells, and the answers have {len(largest)}")
+        return self.law, tuple(map(int, sums))
+
+    def some(self, chosen: Sequence[int]) -> StatedNoise:
+        raise stated(f"answers in {self.law.cells} cells are not taken apart (asked for {len(chosen)} of them)")
+
+    def to_dict(self) -> dict[str, object]:
+        return {"kind": self.kind, "keep": str(self.law.keep), "cells": self.law.cells}
+
+    def words(self) -> str:
+        return f"randomized response: {self.law.words()}"
+
+
+def stated_response(*, keep: object, cells: int) -> StatedNoise:
+    """The true cell with probability `keep`, each other one equally likely, as a survey states it."""
+    return _Response(RandomizedResponse(_probability(keep, "keep"), cells))
+
+
+NOISES |= {"randomized-response": stated_response}
 
 
 @register_law

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from noisewise.errors import InvalidArgument
 from noisewise.laws.numbers import Floats, floats, from_upper_tail, log1mexp
-from noisewise.laws.protocol import AdditiveLaw, Mixing, NormalMixture, register_law
+from noisewise.laws.protocol import (
+    NOISES,
+    AddedToPublished,
+    AdditiveLaw,
+    Mixing,
+    NormalMixture,
+    StatedNoise,
+    register_law,
+    stated_scale,
+)
 
 FLAT = 0.03  # a cell is flat if the log-density moves by less over half of it
 
@@ -92,6 +103,44 @@ class RoundedGaussian(GaussianSteps):
             self.step[j] * (math.sqrt(r * r + 1 / 12) if r >= 4 else _sd_by_summation(self, j))
             for j, r in enumerate(self.ratio)
         )
+
+
+# ---- as a publisher states it ----
+
+
+@dataclass(frozen=True, slots=True)
+class _Gaussian(AddedToPublished):
+    kind: ClassVar[str] = "gaussian"
+
+    def family(self) -> type[AdditiveLaw]:
+        return DiscreteGaussian if self.is_whole else RoundedGaussian
+
+    @property
+    def is_exact_on_counts(self) -> bool:
+        return True
+
+    def to_dict(self) -> dict[str, object]:
+        return {"kind": self.kind, "sd": list(self.scale), "discrete": self.is_whole, "rounded": self.is_rounded}
+
+    def words(self) -> str:
+        return f"{'discrete ' if self.is_whole else ''}Gaussian noise of sd {self._spread()}."
+
+
+def gaussian_noise(*, sd: float | Sequence[float], discrete: bool = False, rounded: bool = False) -> StatedNoise:
+    """Gaussian noise as a publisher states it: its standard deviation on the published value.
+
+    Parameters: `sd` is that of each published number, in its units: on a mean it is that of the mean, not of the sum.
+    One number serves all components, a list has one for each. `discrete` says that the noise is of whole numbers,
+    P(k) proportional to exp(-k^2/2 sd^2), as in the 2020 US Census; `rounded` that a noisy count was rounded to one.
+
+        nw.gaussian_noise(sd=1.5)
+    """
+    if discrete and rounded:
+        raise InvalidArgument("Noise of whole numbers needs no rounding: say discrete or rounded.", argument="rounded")
+    return _Gaussian(stated_scale(sd, "sd"), is_whole=bool(discrete), is_rounded=bool(rounded))
+
+
+NOISES |= {"gaussian": gaussian_noise}
 
 
 # ---- stable pieces of the formulas ----

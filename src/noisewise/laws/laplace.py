@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,7 +11,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from noisewise.laws.numbers import Floats, floats, from_upper_tail, log1mexp
-from noisewise.laws.protocol import AdditiveLaw, Mixing, NormalMixture, register_law
+from noisewise.laws.protocol import (
+    NOISES,
+    AddedToPublished,
+    AdditiveLaw,
+    Mixing,
+    NormalMixture,
+    StatedNoise,
+    register_law,
+    stated_scale,
+)
 
 
 @register_law
@@ -44,3 +54,60 @@ class DiscreteLaplace(AdditiveLaw):
 
     def reach(self, tail: float, component: int = 0) -> int:
         return math.ceil(-math.log(tail) * self._ratio(component)) + 1
+
+
+# ---- as a publisher states it ----
+
+
+@dataclass(frozen=True, slots=True)
+class _Laplace(AddedToPublished):
+    kind: ClassVar[str] = "laplace"
+
+    def family(self) -> type[AdditiveLaw]:
+        return DiscreteLaplace
+
+    def to_dict(self) -> dict[str, object]:
+        return {"kind": self.kind, "scale": list(self.scale), "rounded": self.is_rounded}
+
+    def words(self) -> str:
+        return f"Laplace noise of scale {self._spread()}."
+
+
+@dataclass(frozen=True, slots=True)
+class _Geometric(AddedToPublished):
+    kind: ClassVar[str] = "geometric"
+
+    def family(self) -> type[AdditiveLaw]:
+        return DiscreteLaplace
+
+    def to_dict(self) -> dict[str, object]:
+        return {"kind": self.kind, "scale": list(self.scale)}
+
+    def words(self) -> str:
+        return f"geometric noise (Laplace on whole numbers) of scale {self._spread()}."
+
+
+def laplace_noise(*, scale: float | Sequence[float], rounded: bool = False) -> StatedNoise:
+    """Laplace noise as a publisher states it: density exp(-|v|/scale)/(2 scale), on the published value.
+
+    Parameters: `scale` is b of each published number (sensitivity/epsilon; the sd is sqrt(2) b), in its units: on a
+    mean it is that of the mean, not of the sum. One number serves all components, a list has one for each. `rounded`
+    says that noisy counts were rounded to whole numbers.
+
+        nw.laplace_noise(scale=0.5)
+    """
+    return _Laplace(stated_scale(scale, "scale"), is_rounded=bool(rounded))
+
+
+def geometric_noise(*, scale: float | Sequence[float]) -> StatedNoise:
+    """Noise of whole numbers, P(k) = (1-a)/(1+a) a^|k|, a = exp(-1/scale): Laplace noise as integers have it.
+
+    Parameters: `scale` is 1/epsilon for a count that one record moves by 1. One number serves all components, a list
+    has one for each.
+
+        nw.geometric_noise(scale=2)
+    """
+    return _Geometric(stated_scale(scale, "scale"), is_whole=True)
+
+
+NOISES |= {"laplace": laplace_noise, "geometric": geometric_noise}

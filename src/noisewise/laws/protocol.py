@@ -20,7 +20,7 @@ Promise: the log-probabilities are right to rounding for every r between 1e-3 an
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import Enum
 from fractions import Fraction
@@ -34,6 +34,7 @@ from noisewise.errors import InvalidArgument, Unregistered, Unsupported
 from noisewise.laws.numbers import Floats, floats, positive_number, positive_numbers, power_of_two, refusal
 
 LARGEST_RATIO = 2.0**55  # below it the chance that noise reaches 2^63 steps is under exp(-256)
+MOST_COMPONENTS = 2**20
 SMALLEST_RATIO = 2.0**-200  # nothing overflows when 2^63 steps are scored
 
 
@@ -261,6 +262,142 @@ class SmoothLaw(ABC):
     @abstractmethod
     def cdf(self, k: ArrayLike, *, smooth_scale: ArrayLike) -> Floats:
         """P(noise <= k steps | S = smooth_scale)."""
+
+
+# ---- noise as a publisher states it ----
+
+FINENESS = 2**36  # steps to a scale: continuous noise on such a lattice is scored to 1e-10
+COARSEST = 32  # scales with fewer steps are felt where a law of sums takes noise as continuous
+LARGEST_LATTICE = 2**60  # steps that a published number, or a sum of all records, may have
+
+
+class StatedNoise(Protocol):
+    """Noise in its publisher's words, on the numbers as they were published; a law once it is known what they are."""
+
+    kind: ClassVar[str]  # its name in files
+    counts_answers: ClassVar[bool]  # whether the published numbers count answers that may be untrue
+
+    def settle(
+        self, sums: Sequence[Fraction], *, divisor: int, largest: Sequence[Fraction], period: int, is_count: bool
+    ) -> tuple[Law, tuple[int, ...]]:
+        """The law of noise on sums, and the sums in its whole steps.
+
+        `largest` is what each sum can be; components `period` apart are of one feature and share their step.
+        """
+
+    def some(self, chosen: Sequence[int]) -> StatedNoise:
+        """The same noise, of some components."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain data, read back unchanged by `noise_from_dict`."""
+
+    def words(self) -> str:
+        """The noise in a sentence, as its publisher states it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddedToPublished(ABC):
+    """Independent noise on every published number; one scale for all of them, or one for each."""
+
+    scale: tuple[float, ...]
+    is_whole: bool = False  # noise of whole numbers
+    is_rounded: bool = False  # the noisy number was rounded to a whole one
+    kind: ClassVar[str]
+    counts_answers: ClassVar[bool] = False
+
+    @abstractmethod
+    def family(self) -> type[AdditiveLaw]:
+        """The law on a lattice that this noise is."""
+
+    def settle(
+        self, sums: Sequence[Fraction], *, divisor: int, largest: Sequence[Fraction], period: int, is_count: bool
+    ) -> tuple[Law, tuple[int, ...]]:
+        size = len(largest)
+        if len(self.scale) not in (1, size):
+            raise stated(f"{len(self.scale)} numbers for the noise of {size} components; give one, or one for each")
+        scale = [Fraction(one) * divisor for one in (self.scale * size if len(self.scale) == 1 else self.scale)]
+        if self.is_whole or self.is_rounded:
+            step = self._whole_steps(sums, scale, divisor=divisor, is_count=is_count)
+        else:
+            alike = [min(scale[j::period]) for j in range(period)], [max(largest[j::period]) for j in range(period)]
+            step = [_fine_step(one, most) for one, most in zip(*alike, strict=True)] * (size // period)
+            if is_count and all(value.denominator == 1 for value in sums) and min(scale) < COARSEST:
+                raise stated(
+                    "every published count is a whole number, which noise on all numbers gives with probability 0. If "
+                    "the noise was of whole numbers, say geometric_noise(scale=...) or gaussian_noise(sd=..., "
+                    "discrete=True); if the noisy counts were rounded, say rounded=True"
+                )
+        each = step if len(step) == len(sums) else step * len(sums)
+        value = tuple(round(total / one) for total, one in zip(sums, each, strict=True))
+        return self.family()(tuple(map(float, scale)), tuple(map(float, step))), value
+
+    def _whole_steps(
+        self, sums: Sequence[Fraction], scale: Sequence[Fraction], *, divisor: int, is_count: bool
+    ) -> list[Fraction]:
+        what = "rounded to whole numbers" if self.is_rounded else "of whole numbers"
+        if divisor != 1 or any(value.denominator != 1 for value in sums):
+            raise stated(f"the noise is stated as {what}, and what was published is no whole number")
+        if not (is_count and self.is_exact_on_counts) and min(scale) < COARSEST:
+            raise Unsupported(
+                f"The noise is {what} and its scale is {float(min(scale)):.4g}. The law of a sum takes noise as "
+                f"continuous, which would be felt below a scale of {COARSEST}; only counts with noise of whole numbers "
+                "(or rounded Gaussian noise) are scored exactly. Ask for the value before it was rounded."
+            )
+        return [Fraction(1)] * len(scale)
+
+    @property
+    def is_exact_on_counts(self) -> bool:
+        """Whether there is a law of exactly this noise on whole numbers."""
+        return self.is_whole
+
+    def some(self, chosen: Sequence[int]) -> Self:
+        return self if len(self.scale) == 1 else replace(self, scale=tuple(self.scale[j] for j in chosen))
+
+    def _spread(self) -> str:
+        shown = ", ".join(f"{one:.6g}" for one in self.scale[:4]) + (", ..." if len(self.scale) > 4 else "")
+        return f"{shown}{', rounded to a whole number' if self.is_rounded else ''}"
+
+
+def _fine_step(scale: Fraction, largest: Fraction) -> Fraction:
+    """A step on which noise of this scale is continuous: the largest power of two below scale/2^36, at most 1."""
+    coarsest = exact.power_of_two_below(scale / 2**20)
+    step = min(exact.power_of_two_below(scale / FINENESS), Fraction(1))
+    while largest >= LARGEST_LATTICE * step and step < coarsest:
+        step *= 2
+    if largest >= LARGEST_LATTICE * step:
+        raise stated(
+            f"a scale of {float(scale):.3g} is too small beside sums up to {float(largest):.3g}: such noise is beyond "
+            "the digits of the published number"
+        )
+    return step
+
+
+def stated_scale(value: object, argument: str) -> tuple[float, ...]:
+    """One scale, or one for each component, as floats."""
+    entries = np.atleast_1d(np.asarray(value, dtype=object))
+    if entries.ndim != 1 or not 0 < entries.size <= MOST_COMPONENTS:
+        raise refusal(argument, f"{argument} must be one number, or list one for each component")
+    return tuple(float(exact.fraction(one, argument, positive=True)) for one in entries)
+
+
+def stated(reason: str) -> InvalidArgument:
+    """What is said of noise that does not fit what was published."""
+    return InvalidArgument(f"noise: {reason}.", argument="noise")
+
+
+NOISES: dict[str, Callable[..., StatedNoise]] = {}
+
+
+def noise_from_dict(entries: Mapping[str, object]) -> StatedNoise:
+    """The noise written by `to_dict`; anything missing, unknown or out of its domain is refused by name."""
+    given = dict(entries)
+    kind = given.pop("kind", None)
+    if kind not in NOISES:
+        raise refusal("noise", f"the kind of noise must be one of {', '.join(NOISES)}")
+    try:
+        return NOISES[str(kind)](**given)
+    except TypeError:
+        raise refusal("noise", f"{kind} noise has other entries than these") from None
 
 
 # ---- which laws there are ----

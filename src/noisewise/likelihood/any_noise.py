@@ -19,7 +19,7 @@ from noisewise.likelihood.normal_sum import row_of
 from noisewise.populations.cleaned import row_moments
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import AnyPopulation
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 
 CELLS = 4096
 TAIL = 1e-15
@@ -27,7 +27,7 @@ FEW_RECORDS = 200
 LARGEST_PIECE = 2**22
 
 
-def is_any_noise(releases: tuple[Release, ...]) -> bool:
+def is_any_noise(releases: tuple[NoisyValue, ...]) -> bool:
     """Whether some law is neither Laplace nor normal noise."""
     return any(additive_law(release.law).mixture() is None for release in releases)
 
@@ -37,7 +37,7 @@ class AnyNoiseSum(GroupLaw):
 
     is_exact = False
 
-    def __init__(self, releases: tuple[Release, ...], population: AnyPopulation, *, n: int) -> None:
+    def __init__(self, releases: tuple[NoisyValue, ...], population: AnyPopulation, *, n: int) -> None:
         if len(releases) > 1 or len(releases[0].value) > 1:
             for release in releases:
                 normal_mixture(release.law)  # refused by name: several sums are joined under such noise alone

@@ -33,7 +33,7 @@ from noisewise.populations.cleaned import attach, records_from_base, single_rows
 from noisewise.populations.parameters import Array, Theta, rows_of
 from noisewise.populations.population import AnyPopulation
 from noisewise.privacy.smooth import scale_floor
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 from noisewise.statistics import Moments, Records, SmallestEigenvalue
 from noisewise.statistics.order import OrderStatistic, Quantile
 
@@ -50,7 +50,7 @@ ENOUGH = 2e-3  # error of log p at which a larger bank would tell nothing more
 class RecordsBank(GroupLaw):
     """The joint likelihood of releases of the same n records, by B data sets of base draws."""
 
-    releases: tuple[Release, ...]
+    releases: tuple[NoisyValue, ...]
     population: AnyPopulation
     n: int
     base: Mapping[str, Array]  # by column (B, n), uniform; blocks of B/8 were scrambled independently
@@ -59,7 +59,7 @@ class RecordsBank(GroupLaw):
     @classmethod
     def of(
         cls,
-        releases: Sequence[Release],
+        releases: Sequence[NoisyValue],
         population: AnyPopulation,
         *,
         n: int,
@@ -245,7 +245,7 @@ class BankRecords:
         return found
 
 
-def log_noise(release: Release, records: Mapping[str, Array]) -> Array:
+def log_noise(release: NoisyValue, records: Mapping[str, Array]) -> Array:
     """log h(y | x) of one release for data sets x by column (B, n): (B,)."""
     statistic, law, schema = release.statistic, release.law, release.schema
     if law.form is Form.SCALED:
@@ -259,7 +259,7 @@ def log_noise(release: Release, records: Mapping[str, Array]) -> Array:
     return log_noise_at((release,), value)
 
 
-def log_noise_at(releases: Sequence[Release], sums: Array) -> Array:
+def log_noise_at(releases: Sequence[NoisyValue], sums: Array) -> Array:
     """log P(y | sums) of additive releases, at stacked sums (T, d): (T,)."""
     total, offset = np.zeros(len(sums)), 0
     for release in releases:
@@ -271,7 +271,7 @@ def log_noise_at(releases: Sequence[Release], sums: Array) -> Array:
 
 
 def _log_smooth_noise(
-    release: Release, statistic: OrderStatistic, law: SmoothLaw, records: Mapping[str, Array]
+    release: NoisyValue, statistic: OrderStatistic, law: SmoothLaw, records: Mapping[str, Array]
 ) -> Array:
     (low, high), shape = statistic.bounds(release.schema), np.shape(next(iter(records.values())))
     values = np.sort(np.broadcast_to(statistic.feature.value(records, release.schema), shape), axis=-1)
@@ -281,7 +281,7 @@ def _log_smooth_noise(
     return law.log_pmf(release.value[0] - values[:, rank - 1] / law.step, smooth_scale=np.maximum(scale, floor))
 
 
-def _check_is_scored(release: Release, *, alone: bool) -> None:
+def _check_is_scored(release: NoisyValue, *, alone: bool) -> None:
     statistic = release.statistic
     if isinstance(statistic, Records):
         other = "" if alone else " beside another release of the same records"

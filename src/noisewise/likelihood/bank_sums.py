@@ -23,7 +23,7 @@ from noisewise.likelihood.scrambles import N_SCRAMBLES
 from noisewise.populations.cleaned import attach
 from noisewise.populations.parameters import Array, Theta, rows_of
 from noisewise.populations.population import AnyPopulation
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 from noisewise.schema import Bounded, Schema
 from noisewise.statistics import Mean, Sum
 from noisewise.statistics.feature import Feature
@@ -50,7 +50,7 @@ class PolynomialSums:
     noise: Noise
 
     @classmethod
-    def of(cls, releases: tuple[Release, ...], population: AnyPopulation, base: Array) -> PolynomialSums | None:
+    def of(cls, releases: tuple[NoisyValue, ...], population: AnyPopulation, base: Array) -> PolynomialSums | None:
         """For base draws (B, n) of the one column; None where the releases are not of this form."""
         schema = releases[0].schema
         if schema.outside != "clamp" or not all(

@@ -29,7 +29,7 @@ from noisewise.populations.cleaned import attach
 from noisewise.populations.distribution import GammaLaw
 from noisewise.populations.parameters import Array, Theta, rows_of
 from noisewise.populations.population import AnyPopulation, Population
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 
 __all__ = ["ClosedSum"]
 
@@ -39,7 +39,7 @@ LARGEST_N = 10**6
 class ClosedSum(GroupLaw):
     """The likelihood of one or several releases of the same sum of the same n records."""
 
-    def __init__(self, releases: tuple[Release, ...], population: AnyPopulation, *, n: int) -> None:
+    def __init__(self, releases: tuple[NoisyValue, ...], population: AnyPopulation, *, n: int) -> None:
         self.releases, self.population, self.n = releases, population, n
         self.normal = NormalSum(releases, population, n=n)
         self.feature = self.normal.row[0]
@@ -50,7 +50,7 @@ class ClosedSum(GroupLaw):
         self.normal_rows = NormalRows()
 
     @classmethod
-    def of(cls, releases: tuple[Release, ...], population: AnyPopulation, *, n: int) -> ClosedSum | None:
+    def of(cls, releases: tuple[NoisyValue, ...], population: AnyPopulation, *, n: int) -> ClosedSum | None:
         """The law, or None where it is not closed."""
         normal = NormalSum(releases, population, n=n)
         features = set(normal.row)

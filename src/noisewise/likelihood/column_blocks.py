@@ -16,18 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from noisewise.laws import additive_law
 from noisewise.likelihood.model import GroupLaw, Likelihood
 from noisewise.likelihood.normal_rows import cautions_at
 from noisewise.likelihood.normal_sum import NormalSum, row_of
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import AnyPopulation, Joint
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 from noisewise.statistics import Mean, Sum
 
 __all__ = ["ColumnBlocks"]
 
-MakeLaw = Callable[[tuple[Release, ...], Any], Likelihood]
+MakeLaw = Callable[[tuple[NoisyValue, ...], Any], Likelihood]
 CUT: dict[str, type[Mean] | type[Sum]] = {"mean": Mean, "sum": Sum}  # statistics whose components can be taken apart
 
 
@@ -35,13 +34,13 @@ CUT: dict[str, type[Mean] | type[Sum]] = {"mean": Mean, "sum": Sum}  # statistic
 class ColumnBlocks(GroupLaw):
     """Likelihoods of blocks of components, and the places (one array a block) of these among all components."""
 
-    releases: tuple[Release, ...]
+    releases: tuple[NoisyValue, ...]
     parts: tuple[Any, ...]
     places: tuple[Any, ...]
 
     @classmethod
     def of(
-        cls, releases: tuple[Release, ...], population: AnyPopulation, *, n: int, make: MakeLaw
+        cls, releases: tuple[NoisyValue, ...], population: AnyPopulation, *, n: int, make: MakeLaw
     ) -> ColumnBlocks | None:
         """None where all columns are linked by components; `make` gives the law of the releases of one block."""
         if not isinstance(population, Joint):
@@ -143,20 +142,10 @@ def _(model: ColumnBlocks, theta: Theta) -> tuple[str, ...]:
     return tuple(dict.fromkeys(caution for part in model.parts for caution in cautions_at(part, _own(part, theta))))
 
 
-def some_components(release: Release, chosen: list[int]) -> Release:
-    """The components of a mean or a sum that are named by their places, as a release of their own.
-
-    It serves as data of a likelihood and is never published: its guarantee stays that of the whole.
-    """
-    law, row = additive_law(release.law), row_of(release)
-    scale, step = (tuple(values[j] for j in chosen) for values in (law.scale, law.step))
-    return replace(
-        release,
-        statistic=CUT[release.statistic.kind](*(row[j] for j in chosen)),
-        weights=tuple(release.weights[j] for j in chosen),
-        law=replace(law, scale=scale, step=step),
-        value=tuple(release.value[j] for j in chosen),
-    )
+def some_components(release: NoisyValue, chosen: list[int]) -> NoisyValue:
+    """The components of a mean or a sum that are named by their places, as a release of their own."""
+    row = row_of(release)
+    return release.some_components(chosen, CUT[release.statistic.kind](*(row[j] for j in chosen)))
 
 
 def _own(part: Any, theta: Theta) -> Theta:

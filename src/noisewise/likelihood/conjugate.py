@@ -4,6 +4,10 @@ If p ~ Beta(a, b) and s ~ Binomial(n, p) is published with noise, p | y is a mix
 s | y; if p ~ Dirichlet(alpha) and s is multinomial, a mixture of Dirichlet(alpha + s) over the tables s | y (`counts`,
 `table_sum`). Draws are independent and exact: no chain, no warm-up. This serves where the probability of a cell *is*
 the unknown parameter: Bernoulli records and a count of one of their two levels, Categorical ones and their histogram.
+
+Where only sums of levels were counted (one level of four, two of ten), the proportions of these sums are a Dirichlet
+law of the added concentrations, and the shares of levels within one sum are independent of them, and stay as the prior
+has them: p_i = q_c d_i for level i of sum c, q | y as above, d within c ~ Dirichlet(alpha of its levels).
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import stats
 
 from noisewise.errors import Unsupported
 from noisewise.likelihood import counts
@@ -21,15 +26,15 @@ from noisewise.likelihood.table_sum import NegativeBinomialCells, TableSum
 from noisewise.populations.cleaned import cell_probabilities
 from noisewise.populations.distribution import BernoulliLaw, CategoricalLaw
 from noisewise.populations.parameters import Array, scipy_name
-from noisewise.populations.population import AnyPopulation
-from noisewise.release import Release
+from noisewise.populations.population import AnyPopulation, Population
+from noisewise.release import NoisyValue
 from noisewise.schema import Schema
 from noisewise.statistics import Count, Histogram, Marginals
 from noisewise.types import Integers
 
 __all__ = [
-    *("BetaPosterior", "BetaPrior", "DirichletPosterior", "DirichletPrior"),
-    *("beta_prior", "beta_shapes", "dirichlet_prior"),
+    *("BetaPosterior", "BetaPrior", "DirichletPosterior", "DirichletPrior", "MergedPosterior", "MergedPrior"),
+    *("beta_prior", "beta_shapes", "dirichlet_prior", "merged_prior"),
 ]
 
 LogNoise = Callable[[Array], Array]
@@ -53,6 +58,54 @@ class DirichletPrior:
 
     name: str
     alpha: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MergedPrior:
+    """The unknown `name` ~ Dirichlet(alpha) of levels, each of which belongs to one cell: 0, 1, ..., `cells` - 1."""
+
+    name: str
+    alpha: tuple[float, ...]
+    cell_of: tuple[int, ...]
+    cells: int
+
+    @property
+    def merged(self) -> tuple[float, ...]:
+        """The concentrations of the cells' proportions."""
+        return tuple(np.bincount(self.cell_of, self.alpha, minlength=self.cells).tolist())
+
+    @property
+    def law(self) -> Population:
+        """Records that show their cell alone."""
+        return Population(CategoricalLaw(), p=stats.dirichlet(self.merged))
+
+    def split(self, q: Array) -> Array:
+        """Proportions of levels (K, levels) with these proportions q (K, cells) of cells: shares as on average."""
+        return np.asarray(q[:, list(self.cell_of)] * self._shares[0])
+
+    def draw_split(self, rng: np.random.Generator, q: Array) -> Array:
+        """The same with shares drawn from the prior, which nothing has been learnt about."""
+        p = q[:, list(self.cell_of)]
+        for c in range(self.cells):
+            own = np.flatnonzero(np.array(self.cell_of) == c)
+            p[:, own] *= _dirichlet(rng, np.broadcast_to(np.array(self.alpha)[own], (len(q), own.size)))
+        return p
+
+    def moments(self, mean: Array, variance: Array) -> tuple[Array, Array]:
+        """Mean and variance of each level's proportion, from those of the cells.
+
+        E[p_i] = E[q_c] E[d_i],  Var[p_i] = Var[q_c] E[d_i^2] + E[q_c]^2 Var[d_i].
+        """
+        within, spread = self._shares
+        m, v = mean[list(self.cell_of)], variance[list(self.cell_of)]
+        return np.asarray(m * within), np.asarray(v * (spread + within**2) + m**2 * spread)
+
+    @property
+    def _shares(self) -> tuple[Array, Array]:
+        """Mean and variance of each level's share of its cell."""
+        alpha, whole = np.array(self.alpha), np.array(self.merged)[list(self.cell_of)]
+        within = alpha / whole
+        return within, within * (1 - within) / (whole + 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,6 +201,42 @@ class DirichletPosterior:
         return _dirichlet(rng, np.array(self.prior.alpha) + s), s
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class MergedPosterior:
+    """The posterior of the proportions of levels, given that of the cells they belong to."""
+
+    prior: MergedPrior
+    cells: BetaPosterior | DirichletPosterior
+
+    @property
+    def family(self) -> str:
+        return self.cells.family
+
+    @property
+    def log_evidence(self) -> float:
+        return self.cells.log_evidence
+
+    @property
+    def mean(self) -> Array:
+        return self._moments[0]
+
+    @property
+    def variance(self) -> Array:
+        return self._moments[1]
+
+    def draw(self, rng: np.random.Generator, size: int) -> tuple[Array, Integers]:
+        """Independent draws of the unknown (size, levels) and of the confidential counts."""
+        q, s = self.cells.draw(rng, size)
+        return self.prior.draw_split(rng, q if q.ndim == 2 else np.stack([1 - q, q], axis=-1)), s
+
+    @property
+    def _moments(self) -> tuple[Array, Array]:
+        mean, variance = self.cells.mean, self.cells.variance
+        if np.ndim(mean) == 0:  # of two cells the second is told
+            mean = np.array([1 - mean, mean])
+        return self.prior.moments(np.asarray(mean), np.broadcast_to(variance, self.prior.cells))
+
+
 def beta_prior(population: AnyPopulation, schema: Schema, count: Count) -> BetaPrior | None:
     """The unknown proportion behind a count, where there is one and its prior is a beta law; else None."""
     if (found := _unknown(population, count.condition.columns())) is None:
@@ -163,7 +252,7 @@ def beta_prior(population: AnyPopulation, schema: Schema, count: Count) -> BetaP
     return None
 
 
-def dirichlet_prior(population: AnyPopulation, release: Release) -> DirichletPrior | None:
+def dirichlet_prior(population: AnyPopulation, release: NoisyValue) -> DirichletPrior | None:
     """The unknown proportions behind a table of the levels of one column, with a Dirichlet prior; else None."""
     statistic = release.statistic
     if isinstance(statistic, Histogram):
@@ -172,11 +261,39 @@ def dirichlet_prior(population: AnyPopulation, release: Release) -> DirichletPri
         columns = frozenset(statistic.cliques[0])
     else:
         return None
+    found = _dirichlet_unknown(population, columns)
+    return None if found is None else found[0]
+
+
+def merged_prior(
+    population: AnyPopulation, columns: frozenset[str], chances: Callable[[AnyPopulation, Array], Array]
+) -> MergedPrior | None:
+    """The unknown proportions behind cells that levels of one column fall into, with a Dirichlet prior; else None.
+
+    `chances(law, p)` are the probabilities (K, cells) of the cells under proportions p (K, levels) of that column.
+    """
+    found = _dirichlet_unknown(population, columns)
+    if found is None:
+        return None
+    prior, law = found
+    each = chances(law, np.eye(len(prior.alpha)))  # where a record of each level is counted
+    if not np.all(np.isclose(each, 0, atol=1e-12) | np.isclose(each, 1, atol=1e-12)):
+        return None
+    owner, cells = np.argmax(each, axis=1), each.shape[1]
+    if len(set(owner.tolist())) < cells:  # a cell without levels
+        return None
+    return MergedPrior(prior.name, prior.alpha, tuple(owner.tolist()), cells)
+
+
+def _dirichlet_unknown(
+    population: AnyPopulation, columns: frozenset[str]
+) -> tuple[DirichletPrior, AnyPopulation] | None:
+    """The unknown proportions of the levels of one column, and its law; None where there are none."""
     found = _unknown(population, columns)
     if found is None or not isinstance(found[1].distribution, CategoricalLaw):
         return None
     prior = found[1].parameters.priors["p"]
-    return DirichletPrior(found[0], tuple(float(v) for v in np.atleast_1d(prior.alpha)))
+    return DirichletPrior(found[0], tuple(float(v) for v in np.atleast_1d(prior.alpha))), found[1]
 
 
 def _unknown(population: AnyPopulation, columns: frozenset[str]) -> tuple[str, Any] | None:

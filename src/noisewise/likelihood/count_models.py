@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
 from noisewise.errors import InvalidArgument, Unregistered, Unsupported
@@ -35,11 +36,11 @@ from noisewise.likelihood.table_sum import PoissonCells, TableSum
 from noisewise.populations.cleaned import attach, cell_probabilities
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import AnyPopulation
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 from noisewise.statistics import Count, Histogram, Marginals, Records
 from noisewise.statistics.tables import refuse_tied
 
-__all__ = ["CellsModel", "CountModel", "TableModel"]
+__all__ = ["FARTHEST", "MOST_WORK", "CellsModel", "CountModel", "TableLaw", "TableModel", "table_work"]
 
 FARTHEST = 2e-20  # of the noise is beyond what is looked at
 MOST_WORK = 300_000  # entries of the transforms of one row of theta: some 50 milliseconds
@@ -57,7 +58,7 @@ class _LaplaceNoise(NamedTuple):
 class CountModel(GroupLaw):
     """Releases of the same count of the same records: their noise factors multiply given the count."""
 
-    releases: tuple[Release, ...]
+    releases: tuple[NoisyValue, ...]
     population: AnyPopulation
     n: int
     is_exact: ClassVar[bool] = True
@@ -65,7 +66,7 @@ class CountModel(GroupLaw):
     cautions: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
-    def of(cls, releases: tuple[Release, ...], population: AnyPopulation, *, n: int) -> CountModel:
+    def of(cls, releases: tuple[NoisyValue, ...], population: AnyPopulation, *, n: int) -> CountModel:
         if not cls.counts(releases):
             raise Unsupported(
                 "CountModel scores releases of one Count only, or of the mean or the sum of its condition. Releases of "
@@ -82,7 +83,7 @@ class CountModel(GroupLaw):
         return cls(releases, population, n)
 
     @classmethod
-    def counts(cls, releases: tuple[Release, ...]) -> bool:
+    def counts(cls, releases: tuple[NoisyValue, ...]) -> bool:
         """Whether all releases count by one and the same condition, each on a lattice that holds whole records."""
         if not all(release.statistic.kind in ("count", "mean", "sum") for release in releases):
             return False
@@ -162,12 +163,23 @@ class CountModel(GroupLaw):
         log_concave = self.log_noise if self._is_log_concave else None
         return conjugate.BetaPosterior.of(prior, self.n, log_concave, self._every_log_noise)
 
-    def conjugate(self) -> conjugate.BetaPosterior | None:
-        """That mixture where the prior is a beta law and the counts are few enough to mix over."""
+    def conjugate(self) -> conjugate.BetaPosterior | conjugate.MergedPosterior | None:
+        """That mixture where the prior is a beta law, or a Dirichlet law of levels, and counts can be mixed over."""
+        prior, merged = self.beta_prior, None
+        if prior is None:
+            merged = conjugate.merged_prior(self.population, self.count.condition.columns(), self._chances)
+            if merged is None:
+                return None
+            others, counted = merged.merged
+            prior = conjugate.BetaPrior(merged.name, counted, others)
         try:
-            return None if self.beta_prior is None else self.beta_posterior(self.beta_prior)
+            found = self.beta_posterior(prior)
         except Unsupported:  # too many counts: the parameter is integrated instead
             return None
+        return found if merged is None else conjugate.MergedPosterior(merged, found)
+
+    def _chances(self, law: AnyPopulation, p: Array) -> Array:
+        return cell_probabilities(law, self.releases[0].schema, self.count, {"p": p})
 
     @property
     def _is_log_concave(self) -> bool:
@@ -215,18 +227,51 @@ class CountModel(GroupLaw):
         return np.asarray(np.where(p == 0, ends[0], np.where(p == 1, ends[1], inner)))
 
 
+class TableLaw(GroupLaw):
+    """The law of a noisy table: what is common to the kinds of tables."""
+
+    __slots__ = ()
+    population: AnyPopulation
+    n: int
+
+    def probabilities(self, theta: Theta) -> Array:
+        """The law of the cell of one record, (K, m)."""
+        raise NotImplementedError
+
+    def log_noise(self, s: Array) -> Array:
+        """log P(y_j | s) for s (R, m, ...), over all releases."""
+        raise NotImplementedError
+
+    def log_likelihood(self, theta: Theta) -> Array:
+        return self._table(theta).log_likelihood()
+
+    def score(self, theta: Theta) -> dict[str, Array]:
+        supports = scalar_supports(self.population)
+        if not supports:
+            return {}
+        p, means = self.probabilities(theta), self._table(theta).means()
+        return {name: _pulled(means, p, central_difference(self.probabilities, theta, name, support))
+                for name, support in supports.items()}  # fmt: skip
+
+    def latent(self, parameters: Parameters) -> None:
+        """None: the table is already summed out."""
+
+    def _table(self, theta: Theta) -> TableSum:
+        return TableSum(self.n, PoissonCells(self.n, self.probabilities(theta)), self.log_noise)
+
+
 @dataclass(frozen=True, slots=True)
-class TableModel(GroupLaw):
+class TableModel(TableLaw):
     """Releases of the same table of the same records, each cell with its own noise."""
 
-    releases: tuple[Release, ...]
+    releases: tuple[NoisyValue, ...]
     population: AnyPopulation
     n: int
     is_exact: ClassVar[bool] = True
     cautions: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
-    def of(cls, releases: tuple[Release, ...], population: AnyPopulation, *, n: int) -> TableModel:
+    def of(cls, releases: tuple[NoisyValue, ...], population: AnyPopulation, *, n: int) -> TableModel:
         _check_one_statistic(releases, (Histogram, Marginals), "TableModel")
         statistic = releases[0].statistic
         refuse_tied(statistic)
@@ -246,16 +291,13 @@ class TableModel(GroupLaw):
         return cls(releases, population, n)
 
     @classmethod
-    def is_affordable(cls, release: Release, *, n: int) -> bool:
+    def is_affordable(cls, release: NoisyValue, *, n: int) -> bool:
         """True where one row of theta costs some 50 milliseconds at most: what the noise reaches times the cells."""
         if release.law.form is not Form.NUMBER:
             return False
         law = additive_law(release.law)
-        widest = float(np.sqrt(n)) * 0.5
-        reach = np.minimum([law.reach(FARTHEST, k) for k in range(law.size)], 10 * widest) + 50
-        sd = np.minimum(np.array(law.sd) / np.array(law.step), widest)
-        circle = max(24 * float(np.sqrt(np.sum(np.square(sd)))) + 100, 4 * float(np.max(reach)))
-        return law.size * circle <= MOST_WORK
+        reach = [law.reach(FARTHEST, k) * law.step[k] for k in range(law.size)]
+        return table_work(law.sd, reach, n=n) <= MOST_WORK
 
     @property
     def because(self) -> str:
@@ -273,15 +315,14 @@ class TableModel(GroupLaw):
         total = np.zeros(s.shape)
         for release in self.releases:
             law = additive_law(release.law)
-            residual = np.array(release.value, dtype=float).reshape(1, -1, *(1,) * (s.ndim - 2)) - s
+            shape = (1, -1, *(1,) * (s.ndim - 2))
+            # One record is one step, unless continuous noise of a measurement made elsewhere is on a finer lattice.
+            residual = np.array(release.value, dtype=float).reshape(shape) - s / np.array(law.step).reshape(shape)
             ratios = np.array(law.ratio)
             for ratio in np.unique(ratios):
                 same = np.flatnonzero(ratios == ratio)
                 total[:, same] += law.log_pmf(residual[:, same], int(same[0]))
         return total
-
-    def log_likelihood(self, theta: Theta) -> Array:
-        return self._table(theta).log_likelihood()
 
     @property
     def quick(self) -> LargeTable | None:
@@ -290,20 +331,9 @@ class TableModel(GroupLaw):
             return None
         return LargeTable.of(self.releases, self.population, n=self.n, small=math.inf)
 
-    def score(self, theta: Theta) -> dict[str, Array]:
-        supports = scalar_supports(self.population)
-        if not supports:
-            return {}
-        p, means = self.probabilities(theta), self._table(theta).means()
-        return {name: _pulled(means, p, central_difference(self.probabilities, theta, name, support))
-                for name, support in supports.items()}  # fmt: skip
-
     def draw_statistic(self, rng: np.random.Generator, theta: Theta) -> Array:
         """The whole table given y and theta, exactly: (K, m)."""
         return self._table(theta).draw(rng).astype(float)
-
-    def latent(self, parameters: Parameters) -> None:
-        """None: the table is already summed out."""
 
     @property
     def dirichlet_prior(self) -> conjugate.DirichletPrior | None:
@@ -318,22 +348,19 @@ class TableModel(GroupLaw):
         """That mixture where the prior is a Dirichlet law."""
         return None if self.dirichlet_prior is None else self.dirichlet_posterior(self.dirichlet_prior)
 
-    def _table(self, theta: Theta) -> TableSum:
-        return TableSum(self.n, PoissonCells(self.n, self.probabilities(theta)), self.log_noise)
-
 
 @dataclass(frozen=True, slots=True)
 class CellsModel(GroupLaw):
     """Answers under randomized response: their counts are multinomial, cell by cell through the response matrix."""
 
-    releases: tuple[Release, ...]
+    releases: tuple[NoisyValue, ...]
     population: AnyPopulation
     n: int
     is_exact: ClassVar[bool] = True
     cautions: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
-    def of(cls, releases: tuple[Release, ...], population: AnyPopulation, *, n: int) -> CellsModel:
+    def of(cls, releases: tuple[NoisyValue, ...], population: AnyPopulation, *, n: int) -> CellsModel:
         if len(releases) != 1:
             raise Unsupported(
                 "Two sets of answers of the same people have no joint law that can be computed; ask disjoint parts."
@@ -382,6 +409,14 @@ class CellsModel(GroupLaw):
 Model = TableModel | CellsModel
 
 
+def table_work(sd: ArrayLike, reach: ArrayLike, *, n: int) -> float:
+    """Entries of the transforms of one row of theta: cells whose noise has an sd and a reach, in records."""
+    widest = float(np.sqrt(n)) * 0.5
+    far, wide = np.minimum(reach, 10 * widest) + 50, np.minimum(sd, widest)
+    circle = max(24 * float(np.sqrt(np.sum(np.square(wide)))) + 100, 4 * float(np.max(far)))
+    return np.size(sd) * circle
+
+
 def _probabilities(model: Model, theta: Theta) -> Array:
     release = model.releases[0]
     assert isinstance(release.statistic, Histogram | Marginals | Records)
@@ -393,12 +428,12 @@ def _pulled(means: Array, p: Array, slopes: Array) -> Array:
     return np.asarray(np.sum(np.where(p > 0, means / np.where(p > 0, p, 1.0), 0.0) * slopes, axis=-1))
 
 
-def _record_steps(release: Release) -> float:
+def _record_steps(release: NoisyValue) -> float:
     """What one record adds to a count, in lattice steps."""
     return 1 / additive_law(release.law).step[0] if release.law.form is Form.NUMBER else 1.0
 
 
-def _check_one_statistic(releases: tuple[Release, ...], kinds: tuple[type, ...], name: str) -> None:
+def _check_one_statistic(releases: tuple[NoisyValue, ...], kinds: tuple[type, ...], name: str) -> None:
     if not releases or not all(isinstance(release.statistic, kinds) for release in releases):
         words = " or ".join(kind.__name__ for kind in kinds)
         raise Unsupported(f"{name} scores releases of {words} only.")
@@ -407,11 +442,11 @@ def _check_one_statistic(releases: tuple[Release, ...], kinds: tuple[type, ...],
     _check_same_records(releases)
 
 
-def _check_same_records(releases: tuple[Release, ...]) -> None:
+def _check_same_records(releases: tuple[NoisyValue, ...]) -> None:
     if any((release.dataset, release.part) != (releases[0].dataset, releases[0].part) for release in releases):
         raise Unsupported("Releases of different records are independent: their log-likelihoods add.")
 
 
-def _check_population(release: Release, population: AnyPopulation) -> None:
+def _check_population(release: NoisyValue, population: AnyPopulation) -> None:
     """Refuse now, in one sentence, a population that does not describe the columns."""
     attach(population, release.schema, release.statistic.columns())

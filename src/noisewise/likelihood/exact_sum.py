@@ -32,7 +32,7 @@ from noisewise.populations.cleaned import attach
 from noisewise.populations.nodes import kinks_of, record_nodes, turning_points
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import AnyPopulation, Population
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 from noisewise.schema import Bounded
 from noisewise.statistics.feature import Feature
 
@@ -63,7 +63,7 @@ class ExactSum(GroupLaw):
     """The likelihood of one noisy sum of one feature of one column, exactly."""
 
     def __init__(
-        self, release: Release, population: AnyPopulation, *, n: int, normal_rows: NormalRows | None = None
+        self, release: NoisyValue, population: AnyPopulation, *, n: int, normal_rows: NormalRows | None = None
     ) -> None:
         self.releases, self.population, self.n = (release,), population, n
         self.normal = NormalSum((release,), population, n=n)
@@ -87,7 +87,7 @@ class ExactSum(GroupLaw):
         return words + self.normal_rows.words()
 
     @classmethod
-    def refusal(cls, release: Release, population: AnyPopulation, *, n: int) -> str | None:
+    def refusal(cls, release: NoisyValue, population: AnyPopulation, *, n: int) -> str | None:
         """Why this law is out of reach, or None."""
         row = NormalSum((release,), population, n=n).row
         if len(row) != 1:
@@ -322,7 +322,7 @@ def thinned(edges: Array, fixed: Array) -> Array:
     return np.sort(np.array(kept))
 
 
-def _clamps(release: Release) -> bool:
+def _clamps(release: NoisyValue) -> bool:
     return release.schema.outside == "clamp"
 
 
@@ -332,7 +332,7 @@ def _ends(feature: Feature, schema: Any, column: str) -> set[float]:
     return {float(value) for value in values}
 
 
-def _discrete_refusal(feature: Feature, release: Release, column: str, n: int) -> str | None:
+def _discrete_refusal(feature: Feature, release: NoisyValue, column: str, n: int) -> str | None:
     if not isinstance(release.schema.column(column), Bounded):
         return "levels are counted, not summed"
     entry = release.schema.bounded(column)
@@ -348,7 +348,7 @@ def _discrete_refusal(feature: Feature, release: Release, column: str, n: int) -
     return f"{n} sums of {int(size)} values are too many to convolve" if n * size > MOST_CONVOLVED else None
 
 
-def _spacing(feature: Feature, release: Release, column: str) -> tuple[float, float, int]:
+def _spacing(feature: Feature, release: NoisyValue, column: str) -> tuple[float, float, int]:
     """The lowest value, the gap between values and their number, over the whole declared range."""
     entry = release.schema.bounded(column)
     points = np.arange(np.ceil(entry.low), np.floor(entry.high) + 1)

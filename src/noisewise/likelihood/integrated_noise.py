@@ -27,7 +27,7 @@ from noisewise.likelihood.normal_sum import NormalSum
 from noisewise.likelihood.scrambles import N_SCRAMBLES, log_error, log_mean, net, weighted_error
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import AnyPopulation
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 from noisewise.types import Floats
 
 __all__ = ["IntegratedNoise", "MixedLaw", "affordable"]
@@ -52,7 +52,7 @@ class MixedLaw(Protocol):
     population: AnyPopulation
 
     @property
-    def releases(self) -> tuple[Release, ...]: ...
+    def releases(self) -> tuple[NoisyValue, ...]: ...
     @property
     def plain(self) -> NormalSum: ...
     @property

@@ -24,6 +24,7 @@ from noisewise.likelihood.closed_sum import ClosedSum
 from noisewise.likelihood.column_blocks import ColumnBlocks
 from noisewise.likelihood.count_models import CellsModel, CountModel, TableModel
 from noisewise.likelihood.exact_sum import ExactSum
+from noisewise.likelihood.excluding_counts import ExcludingCounts
 from noisewise.likelihood.joint_sum import JointSum
 from noisewise.likelihood.large_table import LargeTable
 from noisewise.likelihood.local_answers import LocalAnswers
@@ -35,7 +36,7 @@ from noisewise.likelihood.tilted_sum import TiltedSum
 from noisewise.likelihood.whole_tables import WholeTables
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import AnyPopulation, Joint
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 from noisewise.statistics import Histogram, Marginals, Moments, Quantile, SmallestEigenvalue, Sort
 from noisewise.statistics.tables import refuse_tied
 
@@ -54,7 +55,7 @@ class Product:
     groups: tuple[Any, ...]
 
     @property
-    def releases(self) -> tuple[Release, ...]:
+    def releases(self) -> tuple[NoisyValue, ...]:
         return tuple(release for group in self.groups for release in group.releases)
 
     @property
@@ -161,7 +162,7 @@ def _(model: Product, theta: Theta) -> tuple[str, ...]:
 
 
 def joint_likelihood(
-    releases: Sequence[Release], population: AnyPopulation, *, likelihood: str = "auto", n: object = None
+    releases: Sequence[NoisyValue], population: AnyPopulation, *, likelihood: str = "auto", n: object = None
 ) -> Product:
     """p(releases | theta) by the rule above; `n` is the stated number of records under add-remove."""
     check_likelihood(likelihood)
@@ -173,7 +174,7 @@ def joint_likelihood(
     return Product(tuple(models))
 
 
-def checked_releases(releases: object) -> tuple[Release, ...]:
+def checked_releases(releases: object) -> tuple[NoisyValue, ...]:
     """One release or several, all of a kind that a population can be learnt from."""
     given = listed_releases(releases)
     for release in given:
@@ -188,7 +189,7 @@ def checked_releases(releases: object) -> tuple[Release, ...]:
     return given
 
 
-def _group(releases: tuple[Release, ...], population: AnyPopulation, likelihood: str, n: int) -> Likelihood:
+def _group(releases: tuple[NoisyValue, ...], population: AnyPopulation, likelihood: str, n: int) -> Likelihood:
     """The law of releases of the same records."""
     statistics = [release.statistic for release in releases]
     is_additive = all(statistic.sort in (Sort.SUMS, Sort.COUNT, Sort.TABLE) for statistic in statistics)
@@ -210,12 +211,13 @@ def _group(releases: tuple[Release, ...], population: AnyPopulation, likelihood:
             return OrderBank.of(releases[0], population)
         return RecordsBank.of(releases, population, n=n)
     if any(statistic.groups(release.schema) for statistic, release in zip(statistics, releases, strict=True)):
-        return _normal(releases, population, n, "sums by group")
+        counted = None if has_finite else ExcludingCounts.of(releases, population, n=n)
+        return counted or _normal(releases, population, n, "sums by group")
     if CountModel.counts(releases):
         return CountModel.of(releases, population, n=n)
     if not has_finite and n <= LARGEST_TILTED:
 
-        def law_of(some: tuple[Release, ...], own: Any) -> Likelihood:
+        def law_of(some: tuple[NoisyValue, ...], own: Any) -> Likelihood:
             return _group(some, own, likelihood, n)
 
         if (blocks := ColumnBlocks.of(releases, population, n=n, make=law_of)) is not None:
@@ -225,7 +227,7 @@ def _group(releases: tuple[Release, ...], population: AnyPopulation, likelihood:
     return _additive(releases, population, n)
 
 
-def _additive(releases: tuple[Release, ...], population: AnyPopulation, n: int) -> Likelihood:
+def _additive(releases: tuple[NoisyValue, ...], population: AnyPopulation, n: int) -> Likelihood:
     """Sums, means and tables: exact where affordable, else the central limit theorem, saying why."""
     first = releases[0].statistic
     is_repeated = all(release.statistic == first for release in releases)
@@ -243,7 +245,10 @@ def _additive(releases: tuple[Release, ...], population: AnyPopulation, n: int) 
     closed = ClosedSum.of(releases, population, n=n)
     if closed is not None:
         return closed
-    if (tables := WholeTables.of(releases, population, n=n)) is not None:
+    counted = ExcludingCounts.of(releases, population, n=n)
+    if counted is not None and counted.conjugate() is not None:
+        return counted
+    if (tables := WholeTables.of(releases, population, n=n) or counted) is not None:
         return tables
     if len(releases) == 1 and len(population.free) == 1 and ExactSum.refusal(releases[0], population, n=n) is None:
         return ExactSum(releases[0], population, n=n)
@@ -259,7 +264,7 @@ def _additive(releases: tuple[Release, ...], population: AnyPopulation, n: int) 
     return _normal(releases, population, n, reason)
 
 
-def _normal(releases: tuple[Release, ...], population: AnyPopulation, n: int, reason: str = "") -> NormalSum:
+def _normal(releases: tuple[NoisyValue, ...], population: AnyPopulation, n: int, reason: str = "") -> NormalSum:
     """The central limit theorem, where the covariance of all components can be made."""
     size = sum(len(release.value) for release in releases)
     if size > MOST_DENSE:
@@ -271,7 +276,7 @@ def _normal(releases: tuple[Release, ...], population: AnyPopulation, n: int, re
     return NormalSum(releases, population, n=n, reason=reason)
 
 
-def _large_table(releases: tuple[Release, ...], population: AnyPopulation, n: int) -> LargeTable:
+def _large_table(releases: tuple[NoisyValue, ...], population: AnyPopulation, n: int) -> LargeTable:
     """A table of many cells behind few unknowns; as many unknowns as cells would be drawn for ever."""
     unknowns = sum(support.unknowns for support in population.supports.values())
     if unknowns > MOST_UNKNOWNS:

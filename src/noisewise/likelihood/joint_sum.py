@@ -29,7 +29,7 @@ from noisewise.likelihood.sum_setting import SumSetting
 from noisewise.likelihood.tilted_sum import FEW_RECORDS, TiltedSum
 from noisewise.populations.parameters import Array, Theta, rows_of
 from noisewise.populations.population import AnyPopulation
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 
 __all__ = ["JointSum"]
 
@@ -48,14 +48,14 @@ class JointSum(GroupLaw):
     roughness = 1e-5  # what frequencies left out may add to p, row by row
     is_joint_sum = True
 
-    def __init__(self, releases: tuple[Release, ...], population: AnyPopulation, *, n: int) -> None:
+    def __init__(self, releases: tuple[NoisyValue, ...], population: AnyPopulation, *, n: int) -> None:
         self.releases, self.population, self.n = releases, population, n
         self.tilted = TiltedSum(releases, population, n=n)
         self.normal: NormalSum = self.tilted.normal
         self.normal_rows = NormalRows()
 
     @classmethod
-    def refusal(cls, releases: tuple[Release, ...], population: AnyPopulation, *, n: int) -> str | None:
+    def refusal(cls, releases: tuple[NoisyValue, ...], population: AnyPopulation, *, n: int) -> str | None:
         """Why this law is out of reach, or None."""
         if n > LARGEST_N:
             return f"more than {LARGEST_N} records"

@@ -34,7 +34,7 @@ from noisewise.likelihood.table_sum import PoissonCells, TableSum
 from noisewise.populations.cleaned import attach, cell_probabilities
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import AnyPopulation
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 from noisewise.statistics import Histogram, Marginals
 from noisewise.types import Floats, Ints
 
@@ -54,7 +54,7 @@ SMALL = 1e-3  # of the saddlepoint's terms; the next ones are near their square
 class LargeTable(GroupLaw):
     """Releases of the same large table of the same records, each cell with its own noise."""
 
-    releases: tuple[Release, ...]
+    releases: tuple[NoisyValue, ...]
     population: AnyPopulation
     n: int
     published: Any  # (releases, cells), whole numbers
@@ -66,27 +66,29 @@ class LargeTable(GroupLaw):
     roughness: ClassVar[float] = 1e-6  # digits beyond the saddlepoint's own are not worth a finer quadrature
 
     @classmethod
-    def is_affordable(cls, releases: tuple[Release, ...], *, n: int) -> bool:
+    def is_affordable(cls, releases: tuple[NoisyValue, ...], *, n: int) -> bool:
         """True where one row of theta costs some 50 milliseconds at most."""
         cells = len(releases[0].value)
         laws = [additive_law(release.law) for release in releases if release.law.form is Form.NUMBER]
         if cells < FEWEST_CELLS or len(laws) != len(releases) or not cls.holds(releases, n=n):
             return False
         # A cell is known to the narrowest noise, or to its own spread if that is narrower: some 20 of them matter.
-        sd = min(max(law.sd) / law.step[0] for law in laws)
+        sd = min(max(law.sd) for law in laws)
         reach = 20 + 20 * min(sd, math.sqrt(n / cells) + 1)
         return cells * reach * len(releases) <= MOST_WORK
 
     @classmethod
-    def holds(cls, releases: tuple[Release, ...], *, n: int) -> bool:
-        """Whether the noise at all counts fits into memory."""
+    def holds(cls, releases: tuple[NoisyValue, ...], *, n: int) -> bool:
+        """Whether noise is of whole numbers, and that at all counts fits into memory."""
+        if any(set(additive_law(release.law).step) != {1.0} for release in releases):
+            return False
         farthest = n + max(max(map(abs, release.value)) for release in releases)
-        laws = sum(len(set(getattr(release.law, "ratio", ()))) for release in releases)
+        laws = sum(len(set(additive_law(release.law).ratio)) for release in releases)
         return farthest < MOST_COUNTS and laws <= MOST_LAWS
 
     @classmethod
     def of(
-        cls, releases: tuple[Release, ...], population: AnyPopulation, *, n: int, small: float = SMALL
+        cls, releases: tuple[NoisyValue, ...], population: AnyPopulation, *, n: int, small: float = SMALL
     ) -> LargeTable:
         """`small` says from which size of the saddlepoint's terms on the total is convolved; inf: never."""
         attach(population, releases[0].schema, releases[0].statistic.columns())

@@ -25,7 +25,7 @@ from noisewise.populations.distribution import NormalLaw
 from noisewise.populations.nodes import kinks_of, record_nodes
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import AnyPopulation, Population
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 from noisewise.schema import Bounded
 from noisewise.statistics.enclosure import feature_range
 from noisewise.statistics.local import Records
@@ -42,7 +42,7 @@ class LocalAnswers(GroupLaw):
     is_exact = True
     cautions: tuple[str, ...] = ()
 
-    def __init__(self, release: Release, population: AnyPopulation, *, n: int) -> None:
+    def __init__(self, release: NoisyValue, population: AnyPopulation, *, n: int) -> None:
         statistic, law = release.statistic, additive_law(release.law)
         assert isinstance(statistic, Records)
         names = statistic.feature.columns()
@@ -192,7 +192,7 @@ class AnswersLatent:
 Density = Callable[[Array, Theta], Array]
 
 
-def _density(model: LocalAnswers, release: Release) -> tuple[str, Density]:
+def _density(model: LocalAnswers, release: NoisyValue) -> tuple[str, Density]:
     """The closed form that fits, in words, and as a function of answers (n,) and theta giving (K, n)."""
     law, entry = model.one.distribution, release.schema.column(model.column)
     if not isinstance(law, NormalLaw) or not isinstance(entry, Bounded) or release.schema.outside != "clamp":

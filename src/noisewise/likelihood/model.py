@@ -16,10 +16,10 @@ from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.likelihood.differences import central_difference
 from noisewise.populations.parameters import Array, Support, Theta
 from noisewise.populations.population import AnyPopulation
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 
 if TYPE_CHECKING:
-    from noisewise.likelihood.conjugate import BetaPosterior, DirichletPosterior
+    from noisewise.likelihood.conjugate import BetaPosterior, DirichletPosterior, MergedPosterior
 
 Parameters = Callable[[Array], Theta]  # a sampler's position (K, size) to theta
 
@@ -29,7 +29,7 @@ class Likelihood(Protocol):
     """p(releases | theta) of one group of records."""
 
     @property
-    def releases(self) -> tuple[Release, ...]: ...
+    def releases(self) -> tuple[NoisyValue, ...]: ...
     @property
     def is_exact(self) -> bool: ...
     @property
@@ -113,7 +113,7 @@ class GroupLaw:
         """What lies between theta and the release, for kernels that keep it as a variable; None if there is no form."""
         return None
 
-    def conjugate(self) -> BetaPosterior | DirichletPosterior | None:
+    def conjugate(self) -> BetaPosterior | DirichletPosterior | MergedPosterior | None:
         """The posterior as a mixture over confidential counts, where the prior is conjugate; else None."""
         return None
 

@@ -22,7 +22,7 @@ from noisewise.likelihood.normal_sum import row_of
 from noisewise.populations.cleaned import attach, cell_probabilities, row_moments
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import AnyPopulation
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 from noisewise.statistics import Count, Histogram, Records
 from noisewise.statistics.order import OrderStatistic
 
@@ -49,7 +49,7 @@ class NaiveLikelihood(GroupLaw):
         return np.asarray(np.sum(each, axis=0))
 
 
-def _naive(release: Release, population: AnyPopulation, n: int, theta: Theta) -> Array:
+def _naive(release: NoisyValue, population: AnyPopulation, n: int, theta: Theta) -> Array:
     statistic = release.statistic
     if isinstance(statistic, OrderStatistic):
         return _order(release, population, theta)
@@ -80,7 +80,7 @@ def _normal(y: Array, mean: Array, covariance: Array) -> Array:
     return np.asarray(-0.5 * (np.square(white).sum(axis=1) + log_determinant + d * np.log(2 * np.pi)))
 
 
-def _order(release: Release, population: AnyPopulation, theta: Theta) -> Array:
+def _order(release: NoisyValue, population: AnyPopulation, theta: Theta) -> Array:
     """log n!/((k-1)!(n-k)!) F^(k-1) (1-F)^(n-k) f at the published value, for the column itself."""
     statistic = release.statistic
     assert isinstance(statistic, OrderStatistic)

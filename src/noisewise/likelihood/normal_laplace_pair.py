@@ -10,8 +10,15 @@ nearly a kink (rho x = z_2, as |rho| -> 1), with 20 Gauss-Legendre nodes a panel
 The component with the smaller beta is integrated out, so nothing is sharper than the variable of integration, and x is
 measured from the peak of the first two factors, so that no digit is lost when beta_1 is tiny.
 
+`is_quick` goes another way, for tables of a hundred thousand cells. Laplace noise is normal with a Rayleigh standard
+deviation s (`normal_laplace`, w = s^2), and given s the first component is normal and the second normal-Laplace again:
+    p(y) = int_0^inf (s/b_1^2) e^{-s^2/(2 b_1^2)} N(d_1; 0, tau_1^2 + s^2) f(d_2 - c d_1; tau_2^2 - c Sigma_12, b_2) ds,
+    d = y - mu,   c = Sigma_12/(tau_1^2 + s^2).
+With X = (tau_1^2 + s^2)/b_1^2 and q = |d_1|/b_1 the exponent is -(sqrt X - q/sqrt X)^2/2, whose ends are closed, so
+that 12 Gauss-Legendre nodes in asinh(s/tau_1) between them do: no cusp is left, and nothing is searched for.
+
 Promise: at least 10 digits of p for 1e-6 < beta < 1e6 and any correlation; rho = +-1 and tau_j = 0 allowed. A
-covariance in floating point knows 1 - rho^2 only to 1e-16, and so does the result.
+covariance in floating point knows 1 - rho^2 only to 1e-16, and so does the result. `is_quick`: log p to 0.001.
 """
 
 from __future__ import annotations
@@ -32,7 +39,8 @@ __all__ = ["log_density"]
 LOG_2PI = float(np.log(2 * np.pi))
 FALL = 38.0
 WIDEST = 9.0
-NODES, FEW_NODES = 20, 7
+NODES, QUICK_NODES = 20, 12
+QUICK_FALL = 12.0
 
 
 def log_density(
@@ -40,7 +48,7 @@ def log_density(
 ) -> Floats:
     """log p(y), (K,): y (2,) or (K, 2), mean (K, 2), covariance (K, 2, 2), scale (2,) or (K, 2), positive.
 
-    `is_quick` takes fewer nodes: about six digits of p in a third of the time.
+    `is_quick` knows log p to 0.001 only, in a tenth of the time.
     """
     mean = np.asarray(mean, dtype=np.float64)
     covariance = np.asarray(covariance, dtype=np.float64)
@@ -68,8 +76,9 @@ def _rows(d: Floats, covariance: Floats, b: Floats, *, is_quick: bool) -> Floats
         left = np.where(product > 0, (product - np.abs(cross)) * (product + np.abs(cross)) / np.square(product), 1.0)
         # Two features that a population ties together are correlated by 1 up to what their moments were rounded to.
         valid = (np.abs(cross) <= product * (1 + 1e-9)) & (b1 > 0) & (b2 > 0)
-        rule = gauss_legendre(FEW_NODES if is_quick else NODES)
-        integral = _log_integrals(d1, d2, tau1, tau2, b1, b2, rho, np.maximum(left, 0.0), *rule)
+        integrals = _log_mixtures if is_quick else _log_integrals
+        rule = gauss_legendre(QUICK_NODES if is_quick else NODES)
+        integral = integrals(d1, d2, tau1, tau2, b1, b2, rho, np.maximum(left, 0.0), *rule)
         # A first component that does not vary is Laplace by itself, and so independent of the second.
         apart = normal_laplace.log_density(d1, mean=0.0, variance=0.0, scale=b1)
         apart = apart + normal_laplace.log_density(d2, mean=0.0, variance=np.square(tau2), scale=b2)
@@ -83,7 +92,7 @@ def _log_integrals(
 ) -> Floats:  # fmt: skip
     """log p of each row: where the integrand has its weight, then Gauss-Legendre panels over that."""
     result = np.empty(d1.size)
-    tolerance = 1e-13 if nodes.size >= NODES else 1e-3  # of the peak, which only says where panels are cut
+    tolerance = 1e-13
     for k in range(d1.size):
         if not (tau1[k] > 0 and math.isfinite(d1[k] + d2[k] + tau2[k] + rho[k] + left[k])):
             result[k] = np.nan
@@ -105,6 +114,48 @@ def _log_integrals(
                     t = edges[j] + half * (1 + nodes[i]) if nodes[i] < 0 else edges[j + 1] - half * (1 - nodes[i])
                     total += half * weights[i] * math.exp(_value(row, t)[0] - top)
         result[k] = math.log(total) + top - 0.5 * centre * centre - 0.5 * LOG_2PI - math.log(2 * b1[k])
+    return result
+
+
+@njit(cache=True)
+def _log_mixtures(
+    d1: Floats,
+    d2: Floats,
+    tau1: Floats,
+    tau2: Floats,
+    b1: Floats,
+    b2: Floats,
+    rho: Floats,
+    left: Floats,
+    nodes: Floats,
+    weights: Floats,
+) -> Floats:
+    """log p of each row by the mixture over the standard deviation of the first noise, in units of tau_1."""
+    result = np.empty(d1.size)
+    logs = np.empty(nodes.size)
+    for k in range(d1.size):
+        if not (tau1[k] > 0 and math.isfinite(d1[k] + d2[k] + tau2[k] + rho[k] + left[k])):
+            result[k] = np.nan
+            continue
+        r, q, z = tau1[k] / b1[k], abs(d1[k]) / b1[k], d1[k] / tau1[k]
+        fall = math.sqrt(2 * QUICK_FALL + (0.0 if r * r < q else (r - q / r) ** 2))
+        reach = math.sqrt(fall * fall + 4 * q)
+        least = max((reach - fall) ** 2 / (4 * r * r) - 1, 0.0) if r * r < q else 0.0
+        low, high = math.asinh(math.sqrt(least)), math.asinh(math.sqrt(max((reach + fall) ** 2 / (4 * r * r) - 1, 0.0)))
+        half, top = 0.5 * (high - low), -np.inf
+        for i in range(nodes.size):
+            v = low + half * (1 + nodes[i])
+            s = math.sinh(v)
+            widened = 1 + s * s
+            sd = tau2[k] * math.sqrt((left[k] + s * s) / widened)
+            second = log_density_and_pull(d2[k] - rho[k] * tau2[k] * z / widened, sd, b2[k])[0]
+            # s ds = s cosh(v) dv, and 1/sqrt(tau_1^2 + s^2) takes the cosh away again.
+            logs[i] = math.log(s * weights[i]) - 0.5 * (s * s * r * r + z * z / widened) + second
+            top = max(top, logs[i])
+        total = 0.0
+        for i in range(nodes.size):
+            total += math.exp(logs[i] - top)
+        result[k] = math.log(total * half) + top + 2 * math.log(r) - math.log(tau1[k]) - 0.5 * LOG_2PI
     return result
 
 

@@ -33,7 +33,7 @@ from noisewise.likelihood.normal_rows import SeenRows
 from noisewise.populations.cleaned import row_moments
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import AnyPopulation, Joint
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 from noisewise.statistics.feature import Feature
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Noise:
     step: Array
 
     @classmethod
-    def of(cls, releases: tuple[Release, ...]) -> Noise:
+    def of(cls, releases: tuple[NoisyValue, ...]) -> Noise:
         laws = [additive_law(release.law) for release in releases]
         kinds = [normal_mixture(law).is_laplace for law in laws for _ in range(law.size)]
         scales = [scale for law in laws for scale in normal_mixture(law).scale]
@@ -87,7 +87,9 @@ class NormalSum(GroupLaw):
     is_exact = False
     is_quick = True
 
-    def __init__(self, releases: tuple[Release, ...], population: AnyPopulation, *, n: int, reason: str = "") -> None:
+    def __init__(
+        self, releases: tuple[NoisyValue, ...], population: AnyPopulation, *, n: int, reason: str = ""
+    ) -> None:
         self.seen = SeenRows()
         self.releases, self.population, self.n = releases, population, n
         self.row = tuple(feature for release in releases for feature in row_of(release))
@@ -389,7 +391,7 @@ class SumLatent:
         return self.model.noise.log_density(self.model.observed - self.model.ties.expanded(u, self.model.n))
 
 
-def row_of(release: Release) -> tuple[Feature, ...]:
+def row_of(release: NoisyValue) -> tuple[Feature, ...]:
     """The features that a release sums, one a component; the cells of a table are 0/1 features."""
     return release.statistic.row(release.schema)
 

@@ -39,7 +39,7 @@ from noisewise.populations.cleaned import records_from_base, single_rows
 from noisewise.populations.parameters import Array, Theta, rows_of
 from noisewise.populations.population import AnyPopulation
 from noisewise.privacy.smooth import reach, scale_floor
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 from noisewise.statistics.order import OrderStatistic, Quantile
 from noisewise.types import Bools, Floats
 
@@ -64,7 +64,7 @@ class Points(NamedTuple):
 class OrderBank(GroupLaw):
     """The likelihood of one noisy median, maximum or minimum."""
 
-    release: Release
+    release: NoisyValue
     population: AnyPopulation
     law: SmoothLaw
     rank: int
@@ -79,7 +79,7 @@ class OrderBank(GroupLaw):
     tried: Theta | None = None  # parameters that explain the release well, where the error was measured
 
     @classmethod
-    def of(cls, release: Release, population: AnyPopulation, *, seed: int = 0, size: int | None = None) -> OrderBank:
+    def of(cls, release: NoisyValue, population: AnyPopulation, *, seed: int = 0, size: int | None = None) -> OrderBank:
         """`size` is the number of base draws; by default 288 to 2304, so that the error is about half a percent."""
         if size is None:
             pilot = cls._of(release, population, seed, FEWEST_PER_SHARE)
@@ -90,7 +90,7 @@ class OrderBank(GroupLaw):
         return cls._of(release, population, seed, _per_share(size))
 
     @classmethod
-    def _of(cls, release: Release, population: AnyPopulation, seed: int, per_share: int) -> OrderBank:
+    def _of(cls, release: NoisyValue, population: AnyPopulation, seed: int, per_share: int) -> OrderBank:
         statistic, law, schema = release.statistic, release.law, release.schema
         if not isinstance(statistic, OrderStatistic) or isinstance(statistic, Quantile) or law.form is not Form.SCALED:
             raise Unsupported(
@@ -114,7 +114,7 @@ class OrderBank(GroupLaw):
         return self.release.schema.largest_n
 
     @property
-    def releases(self) -> tuple[Release, ...]:
+    def releases(self) -> tuple[NoisyValue, ...]:
         return (self.release,)
 
     @property

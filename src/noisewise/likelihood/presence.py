@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from noisewise.errors import Unsupported
 from noisewise.planning import Plan
 from noisewise.populations.presence import needs_of, presence_columns, present_schema
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 from noisewise.schema import Schema, presence_name
 from noisewise.statistics import Sort, Statistic, statistic_from_dict
 from noisewise.statistics.feature import Feature, as_feature, constant
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 __all__ = ["presence_note", "present_plan", "present_release", "present_releases"]
 
 
-def present_release(release: Release, population: AnyPopulation) -> Release:
+def present_release(release: NoisyValue, population: AnyPopulation) -> NoisyValue:
     """The same numbers, as a release about complete records of the population; itself where nothing is left out."""
     if not needs_of(release.statistic, release.schema):
         return release
     statistic = _present_statistic(release.statistic, release.schema, population)
-    return replace(release, statistic=statistic, schema=present_schema(population, release.schema))
+    return release.with_schema(present_schema(population, release.schema), statistic)
 
 
-def present_releases(releases: tuple[Release, ...], population: AnyPopulation) -> tuple[Release, ...]:
+def present_releases(releases: tuple[NoisyValue, ...], population: AnyPopulation) -> tuple[NoisyValue, ...]:
     """Every release as one about complete records."""
     return tuple(present_release(release, population) for release in releases)
 
@@ -46,7 +46,7 @@ def present_plan(plan: Plan, population: AnyPopulation) -> Plan:
     return replace(plan, statistic=statistic, schema=present_schema(population, plan.schema))
 
 
-def presence_note(releases: tuple[Release, ...]) -> tuple[str, ...]:
+def presence_note(releases: tuple[NoisyValue, ...]) -> tuple[str, ...]:
     """What rests on the way in which values are missing; nothing where none are left out."""
     names = sorted({n for one in releases for needed in needs_of(one.statistic, one.schema) for n in needed})
     if not names:

@@ -38,12 +38,12 @@ from noisewise.laws import (
     cell_law,
     smooth_law,
 )
-from noisewise.planning import Plan
+from noisewise.planning import Simulable
 from noisewise.populations.cleaned import cell_probabilities, row_moments
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import AnyPopulation
 from noisewise.populations.presence import sample_present
-from noisewise.statistics import Count, Marginals, Rows, Statistic
+from noisewise.statistics import Count, Marginals, Rows, Sort, Statistic
 from noisewise.statistics.additive import FeatureSums
 from noisewise.statistics.evaluation import NumPyRows, cell_counts
 
@@ -58,7 +58,13 @@ NO_QUANTILE = "A quantile by the exponential mechanism is not simulated: it sets
 
 
 def simulate_values(
-    rng: Rng, plan: Plan, population: AnyPopulation, theta: Theta, *, n: int | None = None, approximate: bool = False
+    rng: Rng,
+    plan: Simulable,
+    population: AnyPopulation,
+    theta: Theta,
+    *,
+    n: int | None = None,
+    approximate: bool = False,
 ) -> Integers:
     """The published integers (K, size) of K data sets, one a row of theta.
 
@@ -81,7 +87,7 @@ def simulate_values(
     return np.concatenate(done)
 
 
-def noisy_values(rng: Rng, plan: Plan, records: Mapping[str, Array]) -> Integers:
+def noisy_values(rng: Rng, plan: Simulable, records: Mapping[str, Array]) -> Integers:
     """The published integers (K, size) of given records, by column (K, n): the plan's statistic with fresh noise."""
     size = np.shape(next(iter(records.values())))[-1]
     return _noisy(rng, plan, NumPyRows(plan.part_schema, [records], size))
@@ -188,7 +194,7 @@ def _nearest(values: Any) -> Integers:
 
 
 def _pieces(
-    rng: Rng, plan: Plan, population: AnyPopulation, theta: Theta, size: int, columns: Sequence[str]
+    rng: Rng, plan: Simulable, population: AnyPopulation, theta: Theta, size: int, columns: Sequence[str]
 ) -> Iterator[dict[str, Array]]:
     """Records in pieces; rows that are averaged in blocks stay together."""
     block = plan.statistic.block
@@ -197,7 +203,7 @@ def _pieces(
         yield sample_present(rng, population, plan.part_schema, min(step, size - start), theta, columns)
 
 
-def _noisy(rng: Rng, plan: Plan, rows: Rows) -> Integers:
+def _noisy(rng: Rng, plan: Simulable, rows: Rows) -> Integers:
     """The statistic on its lattice as the holder computes it, with noise of its law."""
     statistic, law = plan.statistic, plan.law
     if law.form is Form.POINT:
@@ -214,13 +220,20 @@ def _noisy(rng: Rng, plan: Plan, rows: Rows) -> Integers:
     return _publish(rng, plan, values)
 
 
-def _publish(rng: Rng, plan: Plan, sums: Integers) -> Integers:
+def _publish(rng: Rng, plan: Simulable, sums: Integers) -> Integers:
     """Noise on every component, or the output of a finite law."""
     law, rows = plan.law, len(sums)
     if law.form is Form.ACTION:
         return draw_answers(rng, law, sums)
     noise = [draw_noise(rng, law, rows, component=k) for k in range(additive_law(law).size)]
-    return np.asarray(sums + np.stack(noise, axis=-1))
+    return np.asarray(sums * table_unit(plan) + np.stack(noise, axis=-1))
+
+
+def table_unit(plan: Simulable) -> Integers:
+    """What one record adds to each cell of a table in lattice steps: 1, unless noise made elsewhere is continuous."""
+    if plan.statistic.sort is not Sort.TABLE:
+        return np.ones(1, dtype=np.int64)
+    return np.array([round(1 / step) for step in plan.lattice.step], dtype=np.int64)
 
 
 def _is_one_table(statistic: Statistic) -> bool:
@@ -234,12 +247,12 @@ def _has_sum_law(statistic: Statistic) -> bool:
     return _is_one_table(statistic) or (isinstance(statistic, FeatureSums) and statistic.block == 1)
 
 
-def _sums_from_their_law(rng: Rng, plan: Plan, population: AnyPopulation, theta: Theta, n: int) -> Any:
+def _sums_from_their_law(rng: Rng, plan: Simulable, population: AnyPopulation, theta: Theta, n: int) -> Any:
     """The noise-free sums (K, d): multinomial, or normal and moved to the lattice."""
     statistic, schema = plan.statistic, plan.part_schema
     if _is_one_table(statistic):
         counts = rng.multinomial(n, cell_probabilities(population, schema, statistic, theta))  # type: ignore[arg-type]
-        return counts[:, 1:] if isinstance(statistic, Count) else counts
+        return counts[:, 1:] * round(1 / plan.lattice.step[0]) if isinstance(statistic, Count) else counts
     mean, covariance = row_moments(population, schema, statistic.row(schema), theta)
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0))[:, None, :]

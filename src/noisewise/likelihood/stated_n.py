@@ -12,7 +12,8 @@ Every other sum speaks on one side: a feature between low and high has n low <= 
 is at most n, and a noisy one beyond it,
     p = P(noise >= y - n high)   or   P(noise >= n low - y),
 speaks against n just so. These are a family of their own (p times their number): they alarm falsely only where every
-record is at its bound. Read the other way, they say which n a release allows at all.
+record is at its bound. Read the other way, they say which n a release allows at all. Where missing values are left out
+(`statistics.presence`) a count of those present is no total but such a sum: a record may add nothing to it.
 
 Parts by key hash hold a record with probability equal to their width, so that of two disjoint parts of one data set
     n_1 | n_1 + n_2  ~  Binomial(n_1 + n_2, w_1/(w_1 + w_2)),
@@ -32,7 +33,7 @@ import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.laws import AdditiveLaw, Form, additive_law
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 from noisewise.schema import Schema
 from noisewise.statistics import (
     Count,
@@ -48,6 +49,7 @@ from noisewise.statistics import (
 from noisewise.statistics.enclosure import feature_range
 from noisewise.statistics.grouped import GroupedSums
 from noisewise.statistics.order import OrderStatistic
+from noisewise.statistics.presence import left_out_of
 
 __all__ = [
     "Partial",
@@ -75,7 +77,7 @@ class Total:
     label: str
     value: float
     sd: float
-    release: Release
+    release: NoisyValue
     components: tuple[int, ...]
     unit: float  # what one record adds, in lattice steps
 
@@ -94,7 +96,7 @@ class Total:
 class Partial:
     """One noisy sum to which a record adds something between two bounds, in lattice steps."""
 
-    release: Release
+    release: NoisyValue
     law: AdditiveLaw
     component: int
     low: int
@@ -149,7 +151,7 @@ class Partial:
         return above if is_rising else below
 
 
-def partial_counts(release: Release) -> tuple[Partial, ...]:
+def partial_counts(release: NoisyValue) -> tuple[Partial, ...]:
     """Every noisy sum that is no total but bounds n on one side or both; none under change-one, where n is public."""
     law = _noise_on_sums(release)
     if law is None:
@@ -163,12 +165,12 @@ def partial_counts(release: Release) -> tuple[Partial, ...]:
     return tuple(found)
 
 
-def _noise_on_sums(release: Release) -> AdditiveLaw | None:
+def _noise_on_sums(release: NoisyValue) -> AdditiveLaw | None:
     """The noise that stands between sums and a private n, if that is what it stands between."""
     return None if release.schema.is_change_one or release.law.form is not Form.NUMBER else additive_law(release.law)
 
 
-def noisy_totals(release: Release) -> tuple[Total, ...]:
+def noisy_totals(release: NoisyValue) -> tuple[Total, ...]:
     """Every noisy total of the records that a release holds; none under change-one, where n is public."""
     law = _noise_on_sums(release)
     if law is None:
@@ -183,25 +185,25 @@ def noisy_totals(release: Release) -> tuple[Total, ...]:
     return tuple(found)
 
 
-def all_are_counted(releases: tuple[Release, ...]) -> bool:
+def all_are_counted(releases: tuple[NoisyValue, ...]) -> bool:
     """Whether every n that is private has a noisy total of the same records."""
     private = {(release.dataset, release.part) for release in releases if not release.schema.is_change_one}
     return private <= {(release.dataset, release.part) for release in releases if noisy_totals(release)}
 
 
-def contradictions(releases: tuple[Release, ...], sizes: list[int]) -> tuple[str, ...]:
+def contradictions(releases: tuple[NoisyValue, ...], sizes: list[int]) -> tuple[str, ...]:
     """Sentences on every stated n that a noisy total, or another part's n, makes improbable (below .01)."""
     return tuple(sentence for probability, sentence in _compared(releases, sizes) if probability < NAMED)
 
 
-def refuse_contradicted(releases: tuple[Release, ...], sizes: list[int]) -> None:
+def refuse_contradicted(releases: tuple[NoisyValue, ...], sizes: list[int]) -> None:
     """Refuse a stated n that is all but impossible (below 1e-6)."""
     for probability, sentence in _compared(releases, sizes):
         if probability < REFUSED:
             raise InvalidArgument(f"{sentence} State a number that agrees. Nothing was spent.", argument="n")
 
 
-def _compared(releases: tuple[Release, ...], sizes: list[int]) -> list[tuple[float, str]]:
+def _compared(releases: tuple[NoisyValue, ...], sizes: list[int]) -> list[tuple[float, str]]:
     """(tail probability, sentence) of every comparison, the tail times the number of comparisons."""
     found: list[tuple[float, str]] = []
     bounded: list[tuple[float, str]] = []
@@ -228,7 +230,7 @@ def _compared(releases: tuple[Release, ...], sizes: list[int]) -> list[tuple[flo
     return [(probability, sentence.replace(TAIL, f"{probability:.1g}")) for probability, sentence in corrected]
 
 
-def _bounded(release: Release, n: int) -> list[tuple[float, str]]:
+def _bounded(release: NoisyValue, n: int) -> list[tuple[float, str]]:
     """(tail probability, sentence) of the sum farthest beyond what n records add up to, times the number of sums."""
     partials = partial_counts(release)
     if not partials:
@@ -267,8 +269,9 @@ def total_components(statistic: object, schema: Schema) -> Components:
 @total_components.register
 def _(statistic: Mean | Sum | Count | TruncatedSum, schema: Schema) -> Components:
     found = []
+    complete = schema.completed()
     for j, (feature, label) in enumerate(zip(statistic.row(schema), statistic.labels(schema), strict=True)):
-        low, high, error = feature_range(feature, schema)
+        low, high, error = feature_range(feature, complete)
         if low > 0 and high - low + error <= CONSTANT * low:
             found.append(((j,), low, label))
     return tuple(found)
@@ -277,13 +280,15 @@ def _(statistic: Mean | Sum | Count | TruncatedSum, schema: Schema) -> Component
 @total_components.register
 def _(statistic: Moments, schema: Schema) -> Components:
     pairs = statistic.pairs(schema)
-    return (((pairs.index((0, 0)),), 1.0, "the noisy count"),) if statistic.intercept and (0, 0) in pairs else ()
+    if not statistic.intercept or (0, 0) not in pairs or left_out_of(statistic.columns(), schema):
+        return ()
+    return (((pairs.index((0, 0)),), 1.0, "the noisy count"),)
 
 
 @total_components.register
 def _(statistic: Histogram, schema: Schema) -> Components:
     (size,) = statistic.tables(schema)
-    return ((tuple(range(size)), 1.0, f"the sum of {statistic}"),)
+    return () if left_out_of(statistic.columns(), schema) else ((tuple(range(size)), 1.0, f"the sum of {statistic}"),)
 
 
 @total_components.register
@@ -296,7 +301,8 @@ def _(statistic: Marginals, schema: Schema) -> Components:
         )
     found, start = [], 0
     for clique, size in zip(statistic.cliques, statistic.tables(schema), strict=True):
-        found.append((tuple(range(start, start + size)), 1.0, f"the sum of the table of {', '.join(clique)}"))
+        if not left_out_of(clique, schema):
+            found.append((tuple(range(start, start + size)), 1.0, f"the sum of the table of {', '.join(clique)}"))
         start += size
     return tuple(found)
 
@@ -304,6 +310,8 @@ def _(statistic: Marginals, schema: Schema) -> Components:
 @total_components.register
 def _(statistic: GroupedSums, schema: Schema) -> Components:
     by, own = statistic.by_group()
+    if left_out_of(statistic.columns(), schema):  # a record may be in no group, or in one without its value
+        return ()
     count = len(statistic.groups(schema)) * len(own)
     label = f"the sum of the counts by {' and '.join(by)}"
     return tuple(
@@ -319,8 +327,9 @@ def component_ranges(statistic: object, schema: Schema) -> Ranges:
 
 
 @component_ranges.register
-def _(statistic: Mean | Sum | Count | TruncatedSum, schema: Schema) -> Ranges:
-    ranges = enumerate(feature_range(feature, schema) for feature in statistic.row(schema))
+def _(statistic: Mean | Sum | Count | TruncatedSum | GroupedSums, schema: Schema) -> Ranges:
+    complete = schema.completed()
+    ranges = enumerate(feature_range(feature, complete) for feature in statistic.row(schema))
     return tuple((j, low - error, high + error) for j, (low, high, error) in ranges)
 
 
@@ -334,6 +343,13 @@ def _(statistic: Marginals, schema: Schema) -> Ranges:
     return tuple((j, 0.0, float(statistic.unit())) for j in range(sum(statistic.tables(schema))))
 
 
+@component_ranges.register
+def _(statistic: Moments, schema: Schema) -> Ranges:
+    """The count of those present alone: it says more than the sums beside it."""
+    pairs = statistic.pairs(schema)
+    return ((pairs.index((0, 0)), 0.0, 1.0),) if statistic.intercept and (0, 0) in pairs else ()
+
+
 def _nobody(*_: object) -> Components:
     """Answers and order statistics count nobody."""
     return ()
@@ -343,16 +359,9 @@ def _no_sums(*_: object) -> Ranges:
     return ()
 
 
-@component_ranges.register
-def _(statistic: GroupedSums, schema: Schema) -> Ranges:
-    ranges = enumerate(feature_range(feature, schema) for feature in statistic.row(schema))
-    return tuple((j, low - error, high + error) for j, (low, high, error) in ranges)
-
-
 for _kind in (OrderStatistic, Records, SmallestEigenvalue):
     total_components.register(_kind, _nobody)
     component_ranges.register(_kind, _no_sums)
-component_ranges.register(Moments, _no_sums)  # the count beside them says more
 
 
 def _tail_of_sum(law: AdditiveLaw, components: tuple[int, ...], excess: int) -> float:

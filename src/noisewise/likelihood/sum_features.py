@@ -21,7 +21,7 @@ from noisewise.likelihood.independent_sums import MOST_COMBINED
 from noisewise.populations.nodes import nothing_inside, record_nodes
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import Population
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 from noisewise.schema import Bounded, Schema
 from noisewise.statistics.feature import Feature
 
@@ -44,7 +44,7 @@ class Line:
     bounds: tuple[float, float] | None  # of a truncated law
 
     @classmethod
-    def of(cls, feature: Feature, release: Release, column: str) -> Line | None:
+    def of(cls, feature: Feature, release: NoisyValue, column: str) -> Line | None:
         """None where the feature is not of this form, or has more than two constant values."""
         schema = release.schema
         entry = schema.bounded(column)
@@ -158,7 +158,7 @@ class Lattice:
             return None
         return cls(float(values[0]), float(values[-1] - values[0]) / steps, steps + 1)
 
-    def log_pmf(self, one: Population, release: Release, column: str, feature: Feature, theta: Theta) -> Array:
+    def log_pmf(self, one: Population, release: NoisyValue, column: str, feature: Feature, theta: Theta) -> Array:
         """log P(value = low + gap k), (K, size)."""
         nodes: Any = record_nodes(one, release.schema, column, theta, ())
         values = np.broadcast_to(feature.value({column: nodes.x[:1]}, release.schema), nodes.x[:1].shape)

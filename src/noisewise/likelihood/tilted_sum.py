@@ -26,7 +26,7 @@ from noisewise.likelihood.record_points import RecordPoints
 from noisewise.likelihood.record_tilt import Pull, best_tilt
 from noisewise.populations.parameters import Array, Theta, rows_of
 from noisewise.populations.population import AnyPopulation
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 
 __all__ = ["FEW_RECORDS", "TiltedSum", "shortfall"]
 
@@ -51,13 +51,15 @@ class TiltedSum(GroupLaw):
     is_exact = False
     is_joint_sum = True
 
-    def __init__(self, releases: tuple[Release, ...], population: AnyPopulation, *, n: int, reason: str = "") -> None:
+    def __init__(
+        self, releases: tuple[NoisyValue, ...], population: AnyPopulation, *, n: int, reason: str = ""
+    ) -> None:
         self.releases, self.population, self.n, self.reason = releases, population, n, reason
         self.normal = NormalSum(releases, population, n=n)
         self._last: tuple[Theta, tuple[Array, Array, Array]] | None = None
 
     @classmethod
-    def refusal(cls, releases: tuple[Release, ...], population: AnyPopulation, *, n: int) -> str | None:
+    def refusal(cls, releases: tuple[NoisyValue, ...], population: AnyPopulation, *, n: int) -> str | None:
         """Why the tilted law is out of reach, or None."""
         model = NormalSum(releases, population, n=n)
         ties = model.ties

@@ -27,7 +27,7 @@ from noisewise.likelihood.record_points import RecordPoints
 from noisewise.likelihood.scrambles import log_sum
 from noisewise.populations.parameters import Array, Theta, rows_of
 from noisewise.populations.population import AnyPopulation
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 
 __all__ = ["WholeTables"]
 
@@ -40,7 +40,7 @@ NEVER = -1e6  # the logarithm of a chance of zero, times a count of none
 class WholeTables(GroupLaw):
     """Additive releases of the same n records, each of few kinds."""
 
-    releases: tuple[Release, ...]
+    releases: tuple[NoisyValue, ...]
     population: AnyPopulation
     n: int
     points: RecordPoints
@@ -51,7 +51,7 @@ class WholeTables(GroupLaw):
     cautions: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
-    def of(cls, releases: tuple[Release, ...], population: AnyPopulation, *, n: int) -> WholeTables | None:
+    def of(cls, releases: tuple[NoisyValue, ...], population: AnyPopulation, *, n: int) -> WholeTables | None:
         """None where records are of too many kinds, or the tables too many."""
         schema = releases[0].schema
         row = tuple(feature for release in releases for feature in row_of(release))

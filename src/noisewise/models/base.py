@@ -9,7 +9,8 @@
     answer_sources, parameter_units                             for answers in people's terms, with units
     text_arguments, from_nodes                                  for spec files and saved posteriors
 `posterior` is final: it checks the settings, the method and its options, keeps the seed, the clock and the stated n,
-and shows progress. A piece that a model does not have is refused by its name where it is asked for.
+and shows progress. A piece that a model does not have is refused by its name where it is asked for; releases that leave
+missing values out are refused unless the model says that it reads them (`reads_absent`).
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ if TYPE_CHECKING:
     from noisewise.inference.methods import Found, Methods
     from noisewise.inference.posterior import Posterior
     from noisewise.inference.settings import Settings
-    from noisewise.models.protocol import Laws
-    from noisewise.planning import Plan
-    from noisewise.release import Release
+    from noisewise.models.protocol import Laws, Model
+    from noisewise.planning import Plan, Simulable
+    from noisewise.release import NoisyValue
     from noisewise.schema import Schema
 
 __all__ = ["ModelBase"]
@@ -46,7 +47,7 @@ class _Observed(Protocol):
     """What a model makes of releases."""
 
     @property
-    def releases(self) -> tuple[Release, ...]: ...
+    def releases(self) -> tuple[NoisyValue, ...]: ...
 
 
 class ModelBase:
@@ -56,6 +57,7 @@ class ModelBase:
     text_name: ClassVar[str] = ""  # in spec files
     takes: ClassVar[tuple[str, ...]] = ()  # its arguments there
     needs: ClassVar[tuple[str, ...]] = ()  # those that cannot be left out
+    reads_absent: ClassVar[bool] = False  # whether it learns from releases of those present (missing="leave-out")
 
     def __init_subclass__(cls) -> None:
         if "posterior" in vars(cls):
@@ -115,6 +117,11 @@ class ModelBase:
         """What the analyst gave."""
         return self
 
+    @property
+    def learnt_as(self) -> Model:
+        """The model that learns it: itself, but for one whose unknowns are another model's (coefficients by site)."""
+        return self
+
     # ---- learning ----
 
     @final
@@ -141,11 +148,17 @@ class ModelBase:
         from noisewise.inference.posterior import Posterior
         from noisewise.inference.progress import shown
         from noisewise.inference.settings import Settings, whole_seed
+        from noisewise.joining import listed_releases
+        from noisewise.models.protocol import refuse_absent
 
+        if self.learnt_as is not self:
+            given = {"draws": draws, "warmup": warmup, "chains": chains, "seed": seed, "progress": progress, "n": n}
+            return self.learnt_as.posterior(releases, method=method, likelihood=likelihood, **given, **options)
         started = time.perf_counter()
         settings = Settings(method, likelihood, draws, warmup, chains, whole_seed(seed), n, options)
         if method != AUTO:
             self.methods[method].read(options)
+        refuse_absent(self, listed_releases(releases))
         observed: _Observed = self.observe(releases, settings)
         with shown(progress, self.title) as report:
             found = self.learn(observed, replace(settings, report=report))
@@ -190,7 +203,13 @@ class ModelBase:
         return rows_at(at, self.supports)
 
     def simulate_values(
-        self, rng: np.random.Generator, plan: Plan, theta: Theta, *, n: int | None = None, approximate: bool = False
+        self,
+        rng: np.random.Generator,
+        plan: Simulable,
+        theta: Theta,
+        *,
+        n: int | None = None,
+        approximate: bool = False,
     ) -> NDArray[np.int64]:
         """The published integers (K, size) of K simulated data sets, one for each row of theta."""
         raise self._lacks("simulate_values", "a simulation of its releases")
@@ -201,11 +220,11 @@ class ModelBase:
         """n cleaned records for each row of theta, by column (K, n)."""
         raise self._lacks("sample_records", "a simulation of records, from which several releases could be made")
 
-    def joint_likelihood(self, releases: tuple[Release, ...], *, likelihood: str = "auto", n: object = None) -> Laws:
+    def joint_likelihood(self, releases: tuple[NoisyValue, ...], *, likelihood: str = "auto", n: object = None) -> Laws:
         """The laws from which confidential statistics are drawn, one for each group of the same records."""
         raise self._lacks("joint_likelihood", "a law of the confidential statistic")
 
-    def degrees(self, releases: tuple[Release, ...], theta: Theta) -> Degrees:
+    def degrees(self, releases: tuple[NoisyValue, ...], theta: Theta) -> Degrees:
         """How many numbers the releases tell, and how many unknowns they must settle."""
         raise self._lacks("degrees", "a count of its unknowns, without which no release can check it")
 
@@ -222,13 +241,17 @@ class ModelBase:
         """How the Fisher information of a plan's release is computed; `choose` asks for it."""
         raise self._lacks("information_engine", "the information of a release about it")
 
+    def spread_information(self, plan: Plan, theta: Theta, *, n: object = None) -> Array | None:
+        """F (K, P, P) under normal noise with the variance of a plan's Laplace noise; None where that is not asked."""
+        return None
+
     # ---- answers ----
 
-    def answer_sources(self, theta: Theta, releases: Sequence[Release]) -> Sequence[AnswerSource]:
+    def answer_sources(self, theta: Theta, releases: Sequence[NoisyValue]) -> Sequence[AnswerSource]:
         """What can be asked in people's terms at these rows of theta: one source for each column, group or number."""
         raise self._lacks("answer_sources", "answers in people's terms")
 
-    def parameter_units(self, releases: Sequence[Release]) -> Mapping[str, str]:
+    def parameter_units(self, releases: Sequence[NoisyValue]) -> Mapping[str, str]:
         """The units of its unknowns, by name, as far as the columns of these releases have any."""
         return {}
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,12 +27,12 @@ from noisewise.joining import Joined, joined
 from noisewise.likelihood.joint import Product, checked_releases, joint_likelihood
 from noisewise.likelihood.presence import presence_note, present_plan, present_releases
 from noisewise.models.base import ModelBase
-from noisewise.planning import Plan
+from noisewise.planning import Plan, Simulable
 from noisewise.populations.parameters import Array, Support, Theta
 from noisewise.populations.population import AnyPopulation
 from noisewise.populations.presence import sample_present
 from noisewise.printable import shown
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 from noisewise.schema import Schema
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class PopulationModel(ModelBase):
     """What is asked of a model, answered for a population."""
 
     __slots__ = ("population",)
+    reads_absent: ClassVar[bool] = True
 
     def __init__(self, population: AnyPopulation) -> None:
         self.population = population
@@ -95,7 +96,7 @@ class PopulationModel(ModelBase):
         verdict = self._with_sentences(problem, found, settings.n).saying(notes=presence_note(observed.releases))
         return replace(found, likelihood=likelihood, verdict=verdict)
 
-    def complete(self, releases: tuple[Release, ...]) -> tuple[Release, ...]:
+    def complete(self, releases: tuple[NoisyValue, ...]) -> tuple[NoisyValue, ...]:
         """The releases as ones about complete records, where values were left out."""
         return present_releases(releases, self.population)
 
@@ -147,7 +148,13 @@ class PopulationModel(ModelBase):
         return self.population.prior_of(name)
 
     def simulate_values(
-        self, rng: np.random.Generator, plan: Plan, theta: Theta, *, n: int | None = None, approximate: bool = False
+        self,
+        rng: np.random.Generator,
+        plan: Simulable,
+        theta: Theta,
+        *,
+        n: int | None = None,
+        approximate: bool = False,
     ) -> NDArray[np.int64]:
         from noisewise.likelihood.simulate import simulate_values
 
@@ -158,10 +165,12 @@ class PopulationModel(ModelBase):
     ) -> dict[str, Array]:
         return sample_present(rng, self.population, schema, n, theta, columns)
 
-    def joint_likelihood(self, releases: tuple[Release, ...], *, likelihood: str = "auto", n: object = None) -> Product:
+    def joint_likelihood(
+        self, releases: tuple[NoisyValue, ...], *, likelihood: str = "auto", n: object = None
+    ) -> Product:
         return joint_likelihood(self.complete(releases), self.population, likelihood=likelihood, n=n)
 
-    def degrees(self, releases: tuple[Release, ...], theta: Theta) -> Degrees:
+    def degrees(self, releases: tuple[NoisyValue, ...], theta: Theta) -> Degrees:
         from noisewise.inference.degrees import degrees
 
         return degrees(self.population, self.complete(releases), theta)
@@ -188,14 +197,14 @@ class PopulationModel(ModelBase):
             draws=draws,
         )
 
-    def answer_sources(self, theta: Theta, releases: Sequence[Release]) -> tuple[AnswerSource, ...]:
+    def answer_sources(self, theta: Theta, releases: Sequence[NoisyValue]) -> tuple[AnswerSource, ...]:
         from noisewise.inference.population_answers import population_sources
 
         if lost := [name for name in self.free if name not in theta]:
             raise Unsupported(f"These draws hold no {lost[0]}, so nothing can be said of the population.")
         return population_sources(self.population, {name: theta[name] for name in self.free}, releases)
 
-    def parameter_units(self, releases: Sequence[Release]) -> dict[str, str]:
+    def parameter_units(self, releases: Sequence[NoisyValue]) -> dict[str, str]:
         from noisewise.inference.population_answers import parameter_units
 
         return parameter_units(self.population, releases)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 
 from noisewise.errors import InvalidArgument
-from noisewise.populations.parameters import Array, Support, Theta, missing_members
+from noisewise.populations.parameters import Array, Support, Theta, missing_members, offers
 from noisewise.populations.population import AnyPopulation
 
 if TYPE_CHECKING:
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from noisewise.inference.answer_sources import AnswerSource
     from noisewise.inference.degrees import Degrees
     from noisewise.inference.posterior import Posterior
-    from noisewise.planning import Plan
-    from noisewise.release import Release
+    from noisewise.planning import Plan, Simulable
+    from noisewise.populations.presence import Told
+    from noisewise.release import NoisyValue
     from noisewise.schema import Schema
 
 __all__ = ["Law", "Laws", "Model", "model_for", "model_of", "population_for"]
@@ -37,7 +38,7 @@ class Law(Protocol):
     """The law of the releases of one group of records, as far as a posterior asks for it."""
 
     @property
-    def releases(self) -> tuple[Release, ...]: ...
+    def releases(self) -> tuple[NoisyValue, ...]: ...
     def draw_statistic(self, rng: np.random.Generator, theta: Theta) -> Array: ...  # one draw for each row of theta
 
 
@@ -64,26 +65,42 @@ class Model(Protocol):
     @property
     def described(self) -> object: ...
     @property
+    def learnt_as(self) -> Model: ...
+    @property
     def posterior(self) -> Callable[..., Posterior]: ...
     def sample_prior(self, rng: np.random.Generator, count: int) -> dict[str, Array]: ...
     def prior_rows(self, count: int) -> dict[str, Array]: ...
     def prior_of(self, name: str) -> Any: ...
     def theta_at(self, at: object) -> dict[str, Array]: ...
     def simulate_values(
-        self, rng: np.random.Generator, plan: Plan, theta: Theta, *, n: int | None = None, approximate: bool = False
+        self,
+        rng: np.random.Generator,
+        plan: Simulable,
+        theta: Theta,
+        *,
+        n: int | None = None,
+        approximate: bool = False,
     ) -> NDArray[np.int64]: ...
     def sample_records(
         self, rng: np.random.Generator, schema: Schema, n: int, theta: Theta, columns: Iterable[str]
     ) -> dict[str, Array]: ...
     def joint_likelihood(
-        self, releases: tuple[Release, ...], *, likelihood: str = "auto", n: object = None
+        self, releases: tuple[NoisyValue, ...], *, likelihood: str = "auto", n: object = None
     ) -> Laws: ...
-    def degrees(self, releases: tuple[Release, ...], theta: Theta) -> Degrees: ...
+    def degrees(self, releases: tuple[NoisyValue, ...], theta: Theta) -> Degrees: ...
     @property
     def information_engine(self) -> Callable[..., Engine]: ...
-    def answer_sources(self, theta: Theta, releases: Sequence[Release]) -> Sequence[AnswerSource]: ...
-    def parameter_units(self, releases: Sequence[Release]) -> Mapping[str, str]: ...
+    def spread_information(self, plan: Plan, theta: Theta, *, n: object = None) -> Array | None: ...
+    def answer_sources(self, theta: Theta, releases: Sequence[NoisyValue]) -> Sequence[AnswerSource]: ...
+    def parameter_units(self, releases: Sequence[NoisyValue]) -> Mapping[str, str]: ...
     def to_spec(self) -> dict[str, str]: ...
+
+
+class _ReadsAbsent(Protocol):
+    """Of a model: whether it learns from releases that leave missing values out."""
+
+    @property
+    def reads_absent(self) -> bool: ...
 
 
 def model_for(thing: object, told: object) -> Model:
@@ -92,7 +109,10 @@ def model_for(thing: object, told: object) -> Model:
 
 
 def population_for(thing: object, told: object) -> object:
-    """A population with that share; anything else as it is. What is neither plan nor release is refused elsewhere."""
+    """A population with that share; a model as it is, or refused where it does not read such releases.
+
+    What is neither plan nor release is refused elsewhere.
+    """
     from noisewise.populations.presence import Told, with_presence
 
     try:
@@ -100,17 +120,27 @@ def population_for(thing: object, told: object) -> object:
     except TypeError:
         return thing
     read = [cast(Told, one) for one in given if not missing_members(one, Told)]
-    is_asked = any(one.schema.left_out for one in read) and bool(missing_members(thing, Model))
-    if not is_asked or missing_members(thing, AnyPopulation):
+    if not any(one.schema.left_out for one in read):
         return thing
-    return with_presence(cast(AnyPopulation, thing), read)
+    if not missing_members(thing, Model):
+        refuse_absent(thing, read)
+        return thing
+    return thing if missing_members(thing, AnyPopulation) else with_presence(cast(AnyPopulation, thing), read)
+
+
+def refuse_absent(model: object, told: Iterable[Told]) -> None:
+    """Refuse plans and releases of those present for a model that does not say that it reads them."""
+    from noisewise.joining import refuse_left_out
+
+    if not (offers(model, "reads_absent") and cast(_ReadsAbsent, model).reads_absent):
+        refuse_left_out(told, type(model).__name__)
 
 
 def model_of(thing: object) -> Model:
     """What can be learnt from releases, whether a model or a population; else a sentence that says what it lacks."""
     no_model = missing_members(thing, Model)
     if not no_model:
-        return cast(Model, thing)
+        return cast(Model, thing).learnt_as
     no_population = missing_members(thing, AnyPopulation)
     if not no_population:
         from noisewise.models.population import PopulationModel

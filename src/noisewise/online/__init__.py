@@ -2,7 +2,10 @@
 
 The survey:
     survey              ask, learn, forget: one person after another; verdict: how far to trust it
+    engine, log         what is known as a pure step over an append-only log
     sessions, store     the ids of its queries; the survey as a file
+    stopping            when to stop, and how many answers that will take
+    compare, fit        which population the answers speak for; whether the fitted one describes the people
     simulate, collect   simulated people, one or a whole survey of them
 The next question:
     design              the one whose answer is worth most, at a draw of the posterior

@@ -34,7 +34,7 @@ class AnswerLaw:
 
     __slots__ = ("form", "population")
 
-    def __init__(self, population: Population) -> None:
+    def __init__(self, population: object) -> None:
         if not isinstance(population, Population) or isinstance(population.distribution, CategoricalLaw):
             raise InvalidArgument(
                 "A survey asks about one number a person: give a population of one column, such as Normal(...), "

@@ -33,8 +33,8 @@ SHOWN = 40  # particles of one cloud
 class Asker(Protocol):
     """What `Survey` and `LatentSurvey` have in common."""
 
-    rejuvenations: int
-
+    @property
+    def rejuvenations(self) -> int: ...
     @property
     def mean(self) -> dict[str, float]: ...
     @property

@@ -5,7 +5,8 @@
 The name is made of the seed and of everything that makes the survey, so that two different surveys never take each
 other's answers. Every load begins a session with a name of the system's choice: a survey that stopped without being
 saved has asked people whom its file does not know, and the next one to continue from that file must not give their ids
-to others. Numbers go on from session to session, and with them everything that depends on numbers alone.
+to others. Numbers go on from session to session, and with them everything that depends on numbers alone. So an id with
+this name that is not known here may have been given by another session, and only one that could not is called foreign.
 """
 
 from __future__ import annotations
@@ -35,25 +36,26 @@ class Sessions:
         self.begun.append((uuid.uuid4().hex[:8], number))
 
     def label(self, number: int) -> str:
-        """The id of a query asked now."""
-        return self._written(self.begun[-1][0], number)
+        """The id of the query with this number, which may be the next to be asked."""
+        session = next(session for session, first in reversed(self.begun) if first <= number)
+        return self._written(session, number)
 
     def number(self, label: str | None, issued: int) -> int:
-        """The number of the query with this id, of those issued so far; else a sentence."""
-        session, _, text = (label or "").removeprefix(f"{self.name}-").rpartition("-")
+        """The number of the query with this id, of those issued so far; else a sentence that is true."""
+        session, _, text = f"{label}".removeprefix(f"{self.name}-").rpartition("-")
         ends = [first for _, first in self.begun[1:]] + [issued]
-        stops = {session: stop for (session, _), stop in zip(self.begun, ends, strict=True)}
-        firsts = dict(self.begun)
-        is_ours = text.isascii() and text.isdecimal() and label == self._written(session, int(text))
-        if is_ours and session in firsts and int(text) >= firsts[session]:
-            if int(text) < stops[session]:
-                return int(text)
-            if session != self.begun[-1][0]:
-                raise InvalidArgument(
-                    f"The query {label!r:.60} was asked after this survey was last saved, so what you loaded does not "
-                    "know it. Nothing was learnt. Save before you send.",
-                    argument="query",
-                )
+        ranges = {session: (first, end) for (session, first), end in zip(self.begun, ends, strict=True)}
+        is_ours = text.isascii() and text.isdecimal() and len(text) < 20 and label == self._written(session, int(text))
+        first, end = ranges.get(session, (0, 0))
+        if is_ours and first <= int(text) < end:
+            return int(text)
+        if is_ours and int(text) >= first:
+            raise InvalidArgument(
+                f"The query {label!r:.60} bears the name of this survey, but it is not known here: it was asked after "
+                "what you loaded was last saved, or by another copy of this survey, or by nobody. Nothing was learnt. "
+                "Save before you send, and let one copy ask.",
+                argument="query",
+            )
         raise InvalidArgument(
             f"The query {label!r:.60} was not asked by this survey. Nothing was learnt.", argument="query"
         )

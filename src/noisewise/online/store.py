@@ -1,12 +1,17 @@
 """Surveys on disk: one file, whole or not at all, read without running anything in it.
 
-The file is a NumPy archive: the particles as arrays and one JSON header with everything else, the state of the
-generator included. The population is written in the grammar of spec files and every query in its own checked form.
-Nothing is pickled. What is computed from these (the design's tables, sums of answers) is computed again.
+The file is a NumPy archive: the particles and the log as arrays and one JSON header with everything else. The
+population is written in the grammar of spec files and every query in its own checked form. Nothing is pickled. What is
+computed from these (the design's tables, sums of answers) is computed again.
+
+    noisewise-survey/2     with the log (kinds and numbers, in order) and the entropy the survey began with, null where
+                           it began under format 1 and the true order of its first lines is not known
+    noisewise-survey/1     without a log, with the state of one generator: it is read, not written
 """
 
 from __future__ import annotations
 
+import re
 from os import PathLike
 from typing import Any
 
@@ -15,47 +20,53 @@ import numpy as np
 from noisewise.errors import NoisewiseError, Unsupported
 from noisewise.exact import integer
 from noisewise.inference import archive
-from noisewise.online.asked import question_of
+from noisewise.online.asked import Question, question_of
+from noisewise.online.engine import Engine, Settings, State
+from noisewise.online.log import ANSWERED, ASKED, CLOSED, KINDS, Event, Log
 from noisewise.online.particles import Particles
 from noisewise.online.sessions import Sessions
-from noisewise.online.survey import Survey
+from noisewise.online.survey import Survey, check_reach
 from noisewise.populations.text import population_from_spec, population_to_spec
 from noisewise.privacy.guarantee import guarantee_from_dict
 from noisewise.query import Answer, Query
+from noisewise.statistics.tables import read_edges
+from noisewise.types import Plain
 
-__all__ = ["FORMAT", "load", "save"]
+__all__ = ["FORMAT", "load", "save", "settings_from_dict", "settings_to_dict", "state_from", "state_parts"]
 
-FORMAT = "noisewise-survey/1"
+FORMATS = FORMAT, FORMAT_1 = ("noisewise-survey/2", "noisewise-survey/1")
 NAME_LENGTH = 12
-COUNTS = ("issued", "answers", "rejuvenations", "refused", "repeated", "non_finite")
-PLAIN = ("name", "seed", "score", "n_particles", "log_evidence", *COUNTS)
+LONGEST_ENTROPY = 4000  # digits
+SETTINGS = ("score", "n_particles", "explore")
+COUNTS = ("answers", "rejuvenations", "non_finite")
+OWN_COUNTS = ("issued", "refused", "repeated")
 ARRAYS = ("position", "log_weight", "log_prior", "log_likelihood")
 
 
 def save(survey: Survey, path: str | PathLike[str]) -> None:
     """Write a survey to one file."""
     where = archive.checked_path(path)
-    try:
-        population = population_to_spec(survey.population)
-    except NoisewiseError as error:
-        raise Unsupported(f"This survey cannot be saved, because its population cannot be written: {error}") from error
+    log = survey._log
+    numbers: dict[Question, list[int]] = {}
+    for number in log.values:  # in order of arrival
+        numbers.setdefault(log.questions[number], []).append(number)
+    waiting = [number for number in log.questions if number not in log.values]
+    counts, arrays = state_parts(survey._state)
     header = {
         "format": FORMAT,
-        **{name: getattr(survey, name) for name in PLAIN},
-        "acceptance": None if np.isnan(survey._acceptance) else survey._acceptance,
-        "population": population,
-        "guarantee": survey.guarantee.to_dict(),
-        "families": list(survey.families),
-        "fixed": [query.to_dict() for query in survey.fixed],
-        "generator": survey._rng.bit_generator.state,
+        **settings_to_dict(survey._engine.settings),
+        **counts,
+        **{name: getattr(survey, name) for name in ("name", "seed", *OWN_COUNTS)},
+        "entropy": str(survey._engine.entropy) if log.is_whole else None,
         "sessions": survey._sessions.begun,
-        "open": [[number, query.to_dict()] for number, query in survey._open.items()],
+        "open": [[number, log.questions[number].query(survey._sessions.label(number)).to_dict()] for number in waiting],
         "answered": [
-            [question.query().to_dict(), values, survey._numbers[question]]
-            for question, values in survey._answered.items()
+            [question.query().to_dict(), list(values), numbers[question]]
+            for question, values in survey._state.answered.items()
         ],
     }
-    arrays = {name: getattr(survey._particles, name) for name in ARRAYS}
+    arrays["log_kind"] = np.array([KINDS.index(kind) for kind, _ in log.lines], np.uint8)
+    arrays["log_number"] = np.array([-1 if number is None else number for _, number in log.lines], np.int64)
     archive.write(where, header, arrays)
 
 
@@ -63,69 +74,155 @@ def load(path: str | PathLike[str]) -> Survey:
     """Read a survey; anything wrong with the file is one sentence."""
     where = archive.checked_path(path)
     with archive.reading(where, "survey"):
-        return _survey(*archive.read(where, forms=(FORMAT,)))
+        return _survey(*archive.read(where, forms=FORMATS))
 
 
-def _survey(header: dict[str, Any], arrays: dict[str, Any]) -> Survey:
-    survey = Survey.__new__(Survey)
-    queries = [*header["families"], *(Query.from_dict(plain) for plain in header["fixed"])]
-    survey._set_up(
-        population_from_spec(header["population"]),
-        guarantee_from_dict(header["guarantee"]),
-        queries,
-        header["score"],
-        header["n_particles"],
-        None if header["seed"] is None else integer(header["seed"], "seed", minimum=0),
+def settings_to_dict(settings: Settings) -> Plain:
+    """What makes a survey, as plain data."""
+    try:
+        population = population_to_spec(settings.law.population)
+    except NoisewiseError as error:
+        raise Unsupported(f"This survey cannot be saved, because its population cannot be written: {error}") from error
+    return {
+        **{name: getattr(settings, name) for name in SETTINGS},
+        "population": population,
+        "guarantee": settings.guarantee.to_dict(),
+        "families": list(settings.families),
+        "fixed": [query.to_dict() for query in settings.fixed],
+    }
+
+
+def settings_from_dict(plain: Plain) -> Settings:
+    """Settings read and checked as if they were new."""
+    queries = [*plain["families"], *(Query.from_dict(query) for query in plain["fixed"])]
+    population, guarantee = population_from_spec(plain["population"]), guarantee_from_dict(plain["guarantee"])
+    explore = plain.get("explore", 0.0) if plain.get("format") == FORMAT_1 else plain["explore"]
+    return Settings.checked(population, guarantee, queries, plain["score"], plain["n_particles"], explore)
+
+
+def state_parts(state: State) -> tuple[Plain, Plain]:
+    """What is known, but for the answers: numbers and arrays."""
+    counts: Plain = {name: getattr(state, name) for name in (*COUNTS, "log_evidence")}
+    counts["wide"] = None if state.wide is None else list(state.wide)
+    counts["acceptance"] = None if np.isnan(state.acceptance) else state.acceptance
+    return counts, {name: getattr(state.particles, name) for name in ARRAYS}
+
+
+def state_from(engine: Engine, counts: Plain, arrays: Plain, answered: dict[Question, tuple[int, ...]]) -> State:
+    """What is known, from its parts and the answers."""
+    wide = counts.get("wide")
+    state = State(
+        _particles(arrays, engine),
+        answered,
+        log_evidence=_number(counts["log_evidence"]),
+        acceptance=float("nan") if counts["acceptance"] is None else _number(counts["acceptance"], 0.0, 1.0),
+        wide=None if wide is None else read_edges(wide),
+        **{name: integer(counts[name], name, minimum=0) for name in COUNTS},
     )
-    for name in COUNTS:
+    if state.answers != sum(map(len, answered.values())):
+        raise ValueError("answers that do not add up")
+    return state
+
+
+def _survey(header: Plain, arrays: Plain) -> Survey:
+    settings = settings_from_dict(header)
+    seed = None if header["seed"] is None else integer(header["seed"], "seed", minimum=0)
+    issued = integer(header["issued"], "issued", minimum=0)
+    entropy = None
+    if header["format"] == FORMAT_1:
+        np.random.default_rng().bit_generator.state = header["generator"]
+    elif header["entropy"] is not None:
+        entropy = _whole(header["entropy"])
+        if seed is not None and seed != entropy:
+            raise ValueError("a seed that is not its own")
+    engine = Engine(settings, entropy, name=_name(header))
+    sessions = _sessions(header, issued)
+    log = _log(header, arrays, engine, issued)
+    answered: dict[Question, tuple[int, ...]] = {}
+    for plain, values, _ in header["answered"]:
+        answered[question_of(Query.from_dict(plain))] = tuple(values)
+    survey = Survey.__new__(Survey)
+    survey._take(engine, state_from(engine, header, arrays, answered), log, sessions, seed)
+    for name in OWN_COUNTS:
         setattr(survey, name, integer(header[name], name, minimum=0))
-    survey.log_evidence = _number(header["log_evidence"])
-    survey._acceptance = float("nan") if header["acceptance"] is None else _number(header["acceptance"], 0.0, 1.0)
-    survey._sessions = _sessions(header, survey.issued)
-    survey._rng = np.random.default_rng()
-    survey._rng.bit_generator.state = header["generator"]
-    survey._particles = _particles(arrays, survey)
-    _read_queries(header, survey)
-    survey._begin_design()
     return survey
 
 
-def _sessions(header: dict[str, Any], issued: int) -> Sessions:
-    """The sessions so far, and the one that begins with this load."""
+def _name(header: Plain) -> str:
     name = header["name"]
     bytes.fromhex(name)
     if len(name) != NAME_LENGTH:
         raise ValueError("a name of another length")
+    return str(name)
+
+
+def _sessions(header: Plain, issued: int) -> Sessions:
+    """The sessions so far, and the one that begins with this load."""
     begun = [(session, integer(first, "sessions", minimum=0, maximum=issued)) for session, first in header["sessions"]]
     if not all(isinstance(session, str) for session, _ in begun):
         raise ValueError("a session without a name")
-    sessions = Sessions(name, begun)
+    sessions = Sessions(_name(header), begun)
     sessions.begin(issued)
     return sessions
 
 
-def _read_queries(header: dict[str, Any], survey: Survey) -> None:
-    """What was asked, open and answered: every number once, every value one that its question can have."""
-    numbers: list[int] = []
+def _log(header: Plain, arrays: Plain, engine: Engine, issued: int) -> Log:
+    """What was asked and answered: every number once, every value one that its question can have."""
+    questions: dict[int, Question] = {}
+    values: dict[int, int] = {}
+    orders: list[list[int]] = []
+
+    def ask(number: int, query: Query, place: str) -> int:
+        number = integer(number, place, minimum=0, maximum=issued - 1)
+        if number in questions:
+            raise ValueError("a number twice")
+        questions[number] = question_of(engine.checked(query))
+        return int(number)
+
     for number, plain in header["open"]:
-        numbers.append(integer(number, "open", minimum=0, maximum=survey.issued - 1))
-        survey._open[numbers[-1]] = survey.checked(Query.from_dict(plain))
-    for plain, values, those in header["answered"]:
-        query = survey.checked(Query.from_dict(plain))
-        question = question_of(query)
-        survey._answered[question] = [Answer(query, value).value for value in values]
-        survey._numbers[question] = [integer(one, "answered", minimum=0, maximum=survey.issued - 1) for one in those]
-        if len(values) != len(those) or not those:
+        ask(number, Query.from_dict(plain), "open")
+    for plain, given, numbers in header["answered"]:
+        query = Query.from_dict(plain)
+        if len(given) != len(numbers) or not numbers:
             raise ValueError("answers without numbers")
-        numbers += those
-    answered = sum(map(len, survey._answered.values()))
-    if answered != survey.answers or len(set(numbers)) != len(numbers):
-        raise ValueError("answers that do not add up")
+        orders.append([ask(number, query, "answered") for number in numbers])
+        for number, value in zip(orders[-1], given, strict=True):
+            answer = Answer(query, value)
+            check_reach(answer, "A query")
+            values[number] = answer.value
+    log = Log(is_whole=engine.entropy is not None)
+    is_old = header["format"] == FORMAT_1
+    for event in _unordered(questions, values) if is_old else _events(arrays, questions, values):
+        log.append(event)
+    if log.questions.keys() != questions.keys() or log.values != values or (log.is_whole and len(questions) != issued):
+        raise ValueError("a log that does not add up")
+    places = {number: place for place, number in enumerate(log.values)}
+    if any(order != sorted(order, key=places.__getitem__) for order in orders):
+        raise ValueError("answers out of order")
+    return log
 
 
-def _particles(arrays: dict[str, Any], survey: Survey) -> Particles:
+def _events(arrays: Plain, questions: dict[int, Question], values: dict[int, int]) -> list[Event]:
+    kinds, numbers = arrays["log_kind"], arrays["log_number"]
+    if kinds.dtype != np.uint8 or numbers.dtype != np.int64 or kinds.ndim != 1 or kinds.shape != numbers.shape:
+        raise ValueError("a log of another shape")
+    found = []
+    for kind, number in zip((KINDS[kind] for kind in kinds.tolist()), numbers.tolist(), strict=True):
+        question = questions[number] if kind == ASKED else None
+        value = values[number] if kind == ANSWERED else None
+        found.append(Event(kind, None if kind == CLOSED and number == -1 else number, question, value))
+    return found
+
+
+def _unordered(questions: dict[int, Question], values: dict[int, int]) -> list[Event]:
+    """Lines in an order that is allowed, where the true one is not known."""
+    asked = [Event(ASKED, number, question) for number, question in sorted(questions.items())]
+    return asked + [Event(ANSWERED, number, value=value) for number, value in values.items()]
+
+
+def _particles(arrays: Plain, engine: Engine) -> Particles:
     found = Particles(**{name: np.asarray(arrays[name], np.float64) for name in ARRAYS})
-    shape = (survey.n_particles, survey._target.size)
+    shape = (engine.settings.n_particles, engine.target.size)
     if found.position.shape != shape or any(getattr(found, name).shape != shape[:1] for name in ARRAYS[1:]):
         raise ValueError("particles of another shape")
     if not all(np.isfinite(getattr(found, name)).all() for name in ARRAYS if name != "log_weight"):
@@ -141,3 +238,10 @@ def _number(value: Any, low: float = -np.inf, high: float = np.inf) -> float:
     if not low <= value <= high:
         raise ValueError("a number out of range")
     return float(value)
+
+
+def _whole(text: str) -> int:
+    """A whole number written out."""
+    if not re.fullmatch(f"[0-9]{{1,{LONGEST_ENTROPY}}}", text):
+        raise ValueError("not a whole number")
+    return int(text)

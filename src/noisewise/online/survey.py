@@ -11,47 +11,44 @@ so the whole survey keeps the guarantee for everyone (Yıldırım 2024, Proposit
 order, twice, or never: each carries its query, a query counts once, and what this survey did not ask, or what its
 question cannot produce, is refused.
 
-Promise: the posterior is that of the exact law of every answer (`answer_law`); a survey that is saved and loaded
-continues as if it had never stopped, with the same questions and the same particles, under ids of a new session.
+Promise: the posterior is that of the exact law of every answer (`answer_law`), and a function of the log alone
+(`engine`, `log`); a survey that is saved and loaded continues as if it had never stopped, with the same questions and
+the same particles, under ids of a new session. Any number of threads may ask and answer.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable
+import threading
+import uuid
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from noisewise.deprecation import by_name
-from noisewise.errors import InvalidArgument, NoisewiseError, Unsupported
+from noisewise.errors import InvalidArgument, NoisewiseError, SurveyError, Unsupported
 from noisewise.exact import integer
 from noisewise.inference.posterior import Posterior
-from noisewise.inference.target import Target
-from noisewise.inference.transform import Transform
 from noisewise.inference.verdict import Particles, Verdict
 from noisewise.online import particles as smc
-from noisewise.online.answer_law import AnswerLaw
-from noisewise.online.answered import Group, joint_law
-from noisewise.online.asked import Asked, Question, asked_by, asked_of, question_of
-from noisewise.online.candidates import checked_families
-from noisewise.online.design import SCORES, Design, grid_steps, law_identity
+from noisewise.online.asked import asked_of, question_of
+from noisewise.online.engine import Engine, Queries, Settings, State, reading
+from noisewise.online.log import ANSWERED, ASKED, CLOSED, EXPIRED, WITHDRAWN, Event, Log
 from noisewise.online.sessions import Sessions
-from noisewise.populations.parameters import Array, Theta
+from noisewise.populations.parameters import Array
 from noisewise.populations.population import Population
 from noisewise.privacy.guarantee import Guarantee
 from noisewise.query import Answer, Query
 
+if TYPE_CHECKING:
+    from noisewise.online.compare import Comparison
+    from noisewise.online.fit import FitCheck
+
 __all__ = ["Receipt", "Survey"]
 
-FEWEST_PARTICLES, MOST_PARTICLES = 10, 1_000_000
-SAMPLE = 8
-HOPELESS = -1e6  # the log likelihood that stands for one that is not a number
 ATTEMPTS = 20
-SMALLEST = 1e-300
-Queries = str | Query | Iterable[str | Query]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,133 +71,42 @@ class Survey:
         queries: Queries = "auto",
         score: str = "logdet",
         n_particles: int = 1000,
+        explore: float = 0.0,
         seed: int | None = None,
     ) -> None:
         seed = None if seed is None else integer(seed, "seed", minimum=0)
-        self._set_up(population, guarantee, queries, score, n_particles, seed)
-        self._rng = np.random.default_rng(seed)
-        drawn = self._rng.bytes(6)
-        position = self._target.position(inside(self._target.sample_prior(self._rng, self.n_particles), population))
-        self._particles = smc.begin(position, self._target.log_prior(position))
-        self._begin_design()
-        self._sessions = Sessions(self._digest(drawn))
+        settings = Settings.checked(population, guarantee, queries, score, n_particles, explore)
+        engine = Engine(settings, _fresh() if seed is None else seed)
+        self._take(engine, engine.begin(), Log(), Sessions(engine.name), seed)
 
-    def _digest(self, drawn: bytes) -> str:
-        """A name from a random draw (the seed's, if there is one) and everything that makes this survey."""
-        said = (law_identity(self._law), self.guarantee, self.families, self.fixed, self.score, self.n_particles)
-        digest = hashlib.blake2b(drawn + repr(said).encode(), digest_size=6)
-        for numbers in (self._particles.position, self._particles.log_prior):  # they are what the prior is
-            digest.update(numbers.tobytes())
-        return digest.hexdigest()
-
-    @property
-    def name(self) -> str:
-        """What the ids of this survey's queries begin with."""
-        return self._sessions.name
-
-    def _set_up(
-        self, population: Any, guarantee: Any, queries: Queries, score: str, n_particles: int, seed: int | None
-    ) -> None:
-        """Everything that does not change: the law, the target, what may be asked."""
-        if not isinstance(guarantee, Guarantee):
-            raise InvalidArgument(f"guarantee = {guarantee!r:.60}; give one, as in PureDP(1).", argument="guarantee")
-        if not isinstance(score, str) or score not in SCORES:
-            raise InvalidArgument(f"score = {score!r:.60}; there are {', '.join(SCORES)}.", argument="score")
-        self._law = AnswerLaw(population)
-        if not population.free:
-            raise InvalidArgument(
-                "Every parameter of this population is known, so there is nothing to ask. Give a prior for one.",
-                argument="population",
-            )
-        self.population, self.guarantee, self.score, self.seed = population, guarantee, score, seed
-        self.n_particles = integer(n_particles, "n_particles", minimum=FEWEST_PARTICLES, maximum=MOST_PARTICLES)
-        self.families, self.fixed = self._read_queries(queries)
-        self._target = Target(
-            Transform(population.supports), population.log_prior, population.log_prior, population.sample_prior
-        )
-        self.log_evidence, self._acceptance = 0.0, float("nan")
-        self.issued = self.answers = self.rejuvenations = self.refused = self.repeated = self.non_finite = 0
-        self._open: dict[int, Query] = {}
-        self._answered: dict[Question, list[int]] = {}
-        self._numbers: dict[Question, list[int]] = {}  # of the queries answered, as _answered has their values
-
-    def _begin_design(self) -> None:
-        self._design = Design(
-            self._law,
-            self.guarantee,
-            self._target.transform,
-            families=self.families,
-            fixed=[asked_of(query) for query in self.fixed],
-            score=self.score,
-        )
-
-    def _read_queries(self, given: Queries) -> tuple[tuple[str, ...], tuple[Query, ...]]:
-        """Families by name, and queries that are asked as they are."""
-        listed = [given] if isinstance(given, str | Query) else given
-        if not isinstance(listed, Iterable):
-            raise InvalidArgument("queries must be a family, a Query, or a list of them.", argument="queries")
-        listed = list(listed)
-        for one in listed:
-            if not isinstance(one, str | Query):
-                raise InvalidArgument(f"queries holds {one!r:.60}: each is a family or a Query.", argument="queries")
-        if not listed:
-            raise InvalidArgument("queries is empty: there is nothing to ask.", argument="queries")
-        fixed = tuple(self.checked(question_of(query).query()) for query in listed if isinstance(query, Query))
-        names = [name for name in listed if not isinstance(name, Query)]
-        if names == ["auto"]:
-            return checked_families("auto", self._law, self.guarantee), fixed
-        return (checked_families(names, self._law, self.guarantee) if names else ()), fixed
-
-    def checked(self, query: Query) -> Query:
-        """A query that this survey may ask; else a sentence."""
-        if query.guarantee != self.guarantee:
-            raise InvalidArgument(
-                f"A query keeps {query.guarantee!r}, but this survey promises {self.guarantee!r}.", argument="queries"
-            )
-        self._law.check(asked_of(query))
-        return query
+    def _take(self, engine: Engine, state: State, log: Log, sessions: Sessions, seed: int | None) -> None:
+        """Everything a survey consists of; the last four are what a file keeps."""
+        self._engine, self._state, self._log, self._sessions, self.seed = engine, state, log, sessions, seed
+        self.issued = len(log.questions)
+        self.refused = self.repeated = 0
+        self._lock = threading.RLock()
 
     # ---- asking ----
-
-    def query(self) -> Query:
-        """What to ask the next person; as many may be asked before an answer comes as you like."""
-        is_wide = False
-        for _ in range(ATTEMPTS):
-            question = self._next()
-            label = self._sessions.label(self.issued)
-            try:
-                if question.edges is not None:
-                    query = Query.cells(question.edges, guarantee=self.guarantee, id=label)
-                else:
-                    query = Query.clip(question.low, question.high, guarantee=self.guarantee, id=label)
-            except NoisewiseError:  # a draw so far out, or so narrow, that no double holds its question
-                is_wide = question.is_huge
-                continue
-            self._open[self.issued] = query
-            self.issued += 1
-            return query
-        raise Unsupported(
-            "The prior is so wide that no question can be put in numbers; use a narrower one."
-            if is_wide
-            else "By the answers so far everyone has the same value, and no question is fine enough to tell more. The "
-            "posterior stands as it is."
-        )
-
-    def _next(self) -> Asked:
-        """The design's question at a particle drawn by its weight (Thompson), rounded to the public grid."""
-        share = np.cumsum(smc.weights(self._particles.log_weight))
-        chosen = min(int(np.searchsorted(share, self._rng.random() * share[-1], side="right")), share.size - 1)
-        drawn = self._particles.position[chosen]
-        bulk = smc.bulk(self._particles)
-        steps = grid_steps(bulk.spread, self.answers, drawn)
-        position = np.round(drawn / steps) * steps
-        if not self._target.transform.is_inside(self._target.parameters(position[None, :])).all():
-            position = drawn
-        return self._design.choose(position, bulk.covariance)
 
     def ask(self) -> Query:
         """What to ask the next person: `query` by the name of what it does."""
         return self.query()
+
+    def query(self) -> Query:
+        """What to ask the next person; as many may be asked before an answer comes as you like."""
+        with self._lock:
+            self._check_open("asks nobody")
+            query = planned_query(self._engine, self._state, self.issued, self._sessions.label(self.issued))
+            self._log.append(Event(ASKED, self.issued, question_of(query)))
+            self.issued += 1
+            return query
+
+    def _check_open(self, what: str) -> None:
+        if self._log.is_closed:
+            raise SurveyError(
+                f"This survey was closed after {self.answers} answers and {what} any more. The posterior stands.",
+                reason="closed",
+            )
 
     # ---- learning ----
 
@@ -209,36 +115,26 @@ class Survey:
         return self.answer(answer, value)
 
     def answer(self, answer: Answer | Query, value: int | None = None) -> Receipt:
-        """Take in an Answer, or a query with its answer's value; refuse what this survey cannot have received."""
-        try:
-            number, given = self._recognised(answer, value)
-        except InvalidArgument:
-            self.refused += 1
-            raise
-        if given is None:
-            self.repeated += 1
-            return Receipt(False, f"Query {number} was answered before; the first answer stays.")
-        asked = asked_of(given.query)
-        reading = np.array([_reading(asked, given.value)])
-        increment = self._likely(asked, reading)(self._particles.position)
-        absorbed = smc.absorb(
-            self._rng,
-            self._particles,
-            increment,
-            log_prior=self._target.log_prior,
-            last=self._likely(asked, reading),
-            past=self._past,
-        )
-        self._particles = absorbed.particles
-        self.log_evidence += absorbed.log_evidence
-        self.rejuvenations += absorbed.rejuvenations
-        self._acceptance = absorbed.acceptance if absorbed.rejuvenations else self._acceptance
-        question = question_of(given.query)
-        self._answered.setdefault(question, []).append(given.value)
-        self._numbers.setdefault(question, []).append(number)
-        del self._open[number]
-        self.answers += 1
-        return Receipt(True, f"Answer {self.answers} is counted.")
+        """Take in an Answer, or a query with its answer's value; refuse what this survey cannot have received.
+
+        InvalidArgument for what was not asked like this or cannot be its answer; SurveyError where the query was
+        withdrawn or the survey is closed.
+        """
+        with self._lock:
+            try:
+                number, given = self._recognised(answer, value)
+                if given is None:
+                    self.repeated += 1
+                    return Receipt(False, f"Query {number} was answered before; the first answer stays.")
+                self._check_open("takes no answer")
+                if number in self._log.withdrawn:
+                    raise SurveyError(f"Query {number} was withdrawn. Nothing was learnt.", reason="withdrawn")
+            except (InvalidArgument, SurveyError):
+                self.refused += 1
+                raise
+            self._state = self._engine.step(self._state, question_of(given.query), given.value)
+            self._log.append(Event(ANSWERED, number, value=given.value))
+            return Receipt(True, f"Answer {self.answers} is counted.")
 
     def _recognised(self, answer: Any, value: Any) -> tuple[int, Answer | None]:
         """The number of the query and its answer; None in place of a repeated answer."""
@@ -246,110 +142,138 @@ class Survey:
         if not isinstance(query, Query) or (value is not None and isinstance(answer, Answer)):
             raise InvalidArgument("Give an Answer, or a Query and its value.", argument="answer")
         number = self._sessions.number(query.id, self.issued)
-        is_open = number in self._open
-        if (query != self._open[number]) if is_open else (number not in self._numbers.get(question_of(query), ())):
+        if question_of(query) != self._log.questions.get(number):
             raise InvalidArgument(
                 f"Query {number} is not as this survey asked it; an answer to another question has another law. "
                 "Nothing was learnt.",
                 argument="query",
             )
         given = answer if isinstance(answer, Answer) else Answer(query, value)
-        if not is_open:
+        if number in self._log.values:
             return number, None
-        asked = asked_of(query)
-        if not asked.can_be(_reading(asked, given.value)):
-            raise InvalidArgument(
-                f"Query {number} cannot have this answer: it lies farther out than its noise ever reaches. "
-                "Nothing was learnt.",
-                argument="value",
-            )
+        check_reach(given, f"Query {number}")
         return number, given
 
-    def _likely(self, asked: Asked, reading: Array) -> smc.Density:
-        """position -> log P(reading | theta), with what is not a number counted and left behind."""
+    # ---- queries without an answer ----
 
-        def log_likelihood(position: Array) -> Array:
-            with np.errstate(all="ignore"):
-                found = self._law.log_density(asked, reading, self._target.parameters(position))[:, 0]
-            return self._finite(found)
+    def expire(self, *ids: str | None) -> None:
+        """Wait no longer for the queries of these ids; an answer that comes all the same counts until the closing."""
+        self._enter(EXPIRED, ids)
 
-        return log_likelihood
+    def withdraw(self, *ids: str | None) -> None:
+        """Take the queries of these ids back: answers to them are refused from now on. What was answered stays."""
+        self._enter(WITHDRAWN, ids)
 
-    def _past(self) -> smc.Density:
-        """position -> log P(all answers so far | theta)."""
-        groups = [
-            Group(asked, np.array([_reading(asked, value) for value in values]))
-            for asked, values in ((asked_by(question), values) for question, values in self._answered.items())
-        ]
-        total = joint_law(self._law, groups, self._sample())
+    def close(self) -> None:
+        """Ask nobody and take no answer from now on; the posterior stands as it is."""
+        with self._lock:
+            if not self._log.is_closed:
+                self._log.append(Event(CLOSED))
 
-        def log_likelihood(position: Array) -> Array:
-            with np.errstate(all="ignore"):
-                return self._finite(total(self._target.parameters(position)))
-
-        return log_likelihood
-
-    def _finite(self, found: Array) -> Array:
-        is_bad = ~np.isfinite(found)
-        self.non_finite += int(np.isnan(found).sum())
-        return np.where(is_bad, HOPELESS, found)
-
-    def _sample(self) -> Theta:
-        """A few values of theta that span the particles: some by weight, and the outermost."""
-        position = self._particles.position
-        share = np.cumsum(smc.weights(self._particles.log_weight))
-        rows = np.searchsorted(share, (np.arange(SAMPLE) + 0.5) / SAMPLE * share[-1])
-        rows = np.concatenate([rows, position.argmin(axis=0), position.argmax(axis=0)])
-        return self._target.parameters(position[np.minimum(rows, len(position) - 1)])
+    def _enter(self, kind: str, ids: Iterable[str | None]) -> None:
+        with self._lock:
+            for number in [self._sessions.number(one, self.issued) for one in ids]:
+                if not (kind == EXPIRED and number in self._log.expired):
+                    self._log.append(Event(kind, number))
 
     # ---- what is known ----
 
     @property
+    def name(self) -> str:
+        """What the ids of this survey's queries begin with."""
+        return self._engine.name
+
+    @property
+    def population(self) -> Population:
+        """What is asked about, with its priors."""
+        return self._engine.law.population
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What every answer keeps."""
+        return self._engine.settings.guarantee
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """The families of questions that may be asked."""
+        return self._engine.settings.families
+
+    @property
+    def fixed(self) -> tuple[Query, ...]:
+        """The queries that may be asked as they are."""
+        return self._engine.settings.fixed
+
+    @property
+    def score(self) -> str:
+        """What makes a question good."""
+        return self._engine.settings.score
+
+    @property
+    def n_particles(self) -> int:
+        """How many particles hold the posterior."""
+        return self._engine.settings.n_particles
+
+    @property
+    def answers(self) -> int:
+        """How many answers are counted."""
+        return self._state.answers
+
+    @property
+    def log_evidence(self) -> float:
+        """The log probability of all answers under population and prior."""
+        return self._state.log_evidence
+
+    @property
+    def rejuvenations(self) -> int:
+        """How often the particles were resampled and moved."""
+        return self._state.rejuvenations
+
+    @property
+    def non_finite(self) -> int:
+        """How often a particle's likelihood was not a number."""
+        return self._state.non_finite
+
+    @property
+    def _particles(self) -> smc.Particles:
+        return self._state.particles
+
+    @property
     def effective_size(self) -> float:
         """How many equally weighted particles the weighted ones are worth."""
-        return smc.effective_size(self._particles.log_weight)
+        return smc.effective_size(self._state.particles.log_weight)
 
     @property
     def waiting(self) -> int:
-        """Queries that were asked and not answered."""
-        return len(self._open)
+        """Queries that were asked and not answered, and that are neither expired nor withdrawn."""
+        return len(self._log.open)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the survey is over."""
+        return self._log.is_closed
 
     @property
     def distinct_queries(self) -> int:
         """How many different questions have been answered."""
-        return len(self._answered)
+        return len(self._state.answered)
 
     @property
     def mean(self) -> dict[str, float]:
         """The posterior mean of each parameter."""
-        return {name: mean for name, (mean, _) in self._moments().items()}
+        return {name: mean for name, (mean, _) in self._moments(self._state).items()}
 
     @property
     def sd(self) -> dict[str, float]:
         """The posterior standard deviation of each parameter."""
-        return {name: sd for name, (_, sd) in self._moments().items()}
+        return {name: sd for name, (_, sd) in self._moments(self._state).items()}
 
-    def _moments(self) -> dict[str, tuple[float, float]]:
-        w = smc.weights(self._particles.log_weight)
-        found = {}
-        for name, value in self._target.parameters(self._particles.position).items():
-            mean = float(w @ value)
-            found[name] = mean, float(np.sqrt(w @ np.square(value - mean)))
-        return found
+    def _moments(self, state: State) -> dict[str, tuple[float, float]]:
+        return state.moments(self._engine.target)
 
     @property
     def verdict(self) -> Verdict:
         """How far to trust the particles."""
-        return Verdict(
-            Particles(
-                self.n_particles,
-                self.effective_size,
-                self.answers,
-                self.rejuvenations,
-                self._acceptance,
-                self.non_finite,
-            )
-        )
+        return verdict_of(self._state)
 
     def some_particles(self, count: int) -> dict[str, Array]:
         """A few parameter values by weight; looking changes nothing."""
@@ -357,30 +281,78 @@ class Survey:
 
     def posterior(self) -> Posterior:
         """The posterior of the answers so far; asking for it changes nothing."""
-        rng = np.random.default_rng([int(self.name, 16), self.answers])
-        chosen = rng.permutation(smc.systematic(rng, self._particles.log_weight))
-        theta = self._target.parameters(self._particles.position[chosen])
-        return Posterior(
-            draws={name: value[None, :] for name, value in theta.items()},
-            method="smc",
-            how="particles on the parameters alone",
-            law=f"exact law of {self.answers} local answers to {self.distinct_queries} different questions",
-            likelihood="auto",
-            verdict=self.verdict,
-            population=self.population,
-            releases=(),
-            seed=self.seed,
-            log_evidence=self.log_evidence,
-            moments=self._moments(),
-        )
+        return posterior_of(self._engine, self._state, self.seed)
+
+    @property
+    def explore(self) -> float:
+        """The share of people who get the fixed wide question, on which `fit` rests."""
+        return self._engine.settings.explore
+
+    @property
+    def fit(self) -> FitCheck:
+        """Whether the population fits the people, by the answers to the fixed wide question."""
+        from noisewise.online.fit import fit_check
+
+        return fit_check(self._engine, self._state)
+
+    def forecast(self, rule: str) -> int | None:
+        """About how many more answers it takes until a rule is met, such as "90 % interval of the mean below 2".
+
+        0 where it is met, None where no number of such answers will do.
+        """
+        from noisewise.online.stopping import Stop, forecast
+
+        return forecast(self._engine, self._state, Stop.read(rule))
+
+    def compare(
+        self, populations: Mapping[str, object], *, n_particles: int | None = None, seed: int | None = None
+    ) -> Comparison:
+        """Which of these populations the answers speak for, by the evidence of each.
+
+        populations   by name; the survey's own is among them only if you put it there
+        n_particles   as many as the survey has, if not given
+        """
+        from noisewise.online.compare import compare
+
+        with self._lock:
+            questions, values = self._log.questions, dict(self._log.values)
+        answers = [(questions[number], value) for number, value in values.items()]
+        return compare(answers, populations, n_particles=n_particles or self.n_particles, seed=seed)
 
     # ---- keeping ----
+
+    @property
+    def log(self) -> tuple[Event, ...]:
+        """Every act so far, in order; the posterior is a function of it."""
+        with self._lock:
+            if not self._log.is_whole:
+                raise Unsupported(
+                    "This survey was saved by a version that kept no log, so the order of its answers is not known. "
+                    "Its posterior stands, and it goes on as before."
+                )
+            return tuple(self._log)
+
+    def replay(self, events: Iterable[Event] | None = None) -> Survey:
+        """The survey again from its log (or from the first part of one): the same posterior, bit for bit."""
+        listed = self.log if events is None else tuple(events)
+        engine = Engine(self._engine.settings, self._engine.entropy)
+        state, log = engine.begin(), Log()
+        for event in listed:
+            log.append(event)
+            if event.kind == ANSWERED and event.number is not None and event.value is not None:
+                question = log.questions[event.number]
+                check_reach(Answer(question.query(), event.value), f"Query {event.number}")
+                state = engine.step(state, question, event.value)
+        again = Survey.__new__(Survey)
+        again._take(engine, state, log, Sessions(engine.name, self._sessions.begun), self.seed)
+        return again
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the survey to one file, which appears whole or not at all."""
         from noisewise.online.store import save
 
-        save(self, path)
+        with self._lock:
+            save(self, path)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Survey:
@@ -389,28 +361,81 @@ class Survey:
 
         return load(path)
 
+    def __reduce__(self) -> NoReturn:
+        raise Unsupported("A Survey is not copied: a copy would give the same ids to others. Save and load it.")
+
     def _repr_html_(self) -> str:
         from noisewise.report.notebook import survey_html
 
         return survey_html(self)
 
     def __repr__(self) -> str:
+        closed = ", closed" if self.is_closed else ""
         return (
             f"<Survey of {', '.join(self.population.free)} under {self.guarantee!r}: {self.answers} answers, "
-            f"{self.waiting} waiting>"
+            f"{self.waiting} waiting{closed}>"
         )
 
 
-def inside(theta: Theta, population: Population) -> dict[str, Array]:
-    """Draws of theta strictly inside its support: a draw that doubles round to an end has no place on the line."""
-    found = {}
-    for name, support in population.supports.items():
-        value = np.asarray(theta[name], np.float64)
-        least = max(np.nextafter(support.low, np.inf), support.low + SMALLEST)
-        found[name] = np.clip(value, least, np.nextafter(support.high, -np.inf))
-    return found
+def planned_query(engine: Engine, state: State, number: int, label: str) -> Query:
+    """The query of this number under an id, from what is known; a sentence where none can be put in numbers."""
+    is_wide = False
+    for attempt in range(ATTEMPTS):
+        question = engine.question(state, number, attempt)
+        guarantee = engine.settings.guarantee
+        try:
+            if question.edges is not None:
+                return Query.cells(question.edges, guarantee=guarantee, id=label)
+            return Query.clip(question.low, question.high, guarantee=guarantee, id=label)
+        except NoisewiseError:  # a draw so far out, or so narrow, that no double holds its question
+            is_wide = question.is_huge
+    raise Unsupported(
+        "The prior is so wide that no question can be put in numbers; use a narrower one."
+        if is_wide
+        else "By the answers so far everyone has the same value, and no question is fine enough to tell more. The "
+        "posterior stands as it is."
+    )
 
 
-def _reading(asked: Asked, value: int) -> float:
-    """An answer in the units of x, or the number of its cell."""
-    return float(value) if asked.is_cells else value * asked.step
+def check_reach(answer: Answer, what: str) -> None:
+    """Refuse an answer that lies farther out than its noise ever reaches."""
+    asked = asked_of(answer.query)
+    if not asked.can_be(reading(asked, answer.value)):
+        raise InvalidArgument(
+            f"{what} cannot have this answer: it lies farther out than its noise ever reaches. Nothing was learnt.",
+            argument="value",
+        )
+
+
+def verdict_of(state: State) -> Verdict:
+    """How far to trust the particles."""
+    particles = state.particles
+    effective = smc.effective_size(particles.log_weight)
+    return Verdict(
+        Particles(particles.count, effective, state.answers, state.rejuvenations, state.acceptance, state.non_finite)
+    )
+
+
+def posterior_of(engine: Engine, state: State, seed: int | None) -> Posterior:
+    """Draws by weight, always the same ones for the same state."""
+    rng = engine.generator(state.answers)
+    chosen = rng.permutation(smc.systematic(rng, state.particles.log_weight))
+    theta = engine.target.parameters(state.particles.position[chosen])
+    return Posterior(
+        draws={name: value[None, :] for name, value in theta.items()},
+        method="smc",
+        how="particles on the parameters alone",
+        law=f"exact law of {state.answers} local answers to {len(state.answered)} different questions",
+        likelihood="auto",
+        verdict=verdict_of(state),
+        population=engine.law.population,
+        releases=(),
+        seed=seed,
+        log_evidence=state.log_evidence,
+        moments=state.moments(engine.target),
+    )
+
+
+def _fresh() -> int:
+    """A seed of the system's choice, kept so that the survey can be replayed."""
+    return uuid.uuid4().int

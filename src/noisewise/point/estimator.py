@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.joining import refuse_absent_values
 from noisewise.laws import DiscreteLaplace, FiniteLaw, Form
 from noisewise.point.geometric import log_geometric
 from noisewise.populations.parameters import Array
@@ -165,6 +166,7 @@ class Estimator:
                 f"{self.guarantee}; the release is {release.statistic} at {release.guarantee}.",
                 argument="released",
             )
+        refuse_absent_values(release.statistic, release.schema, "an estimator")
         return int(np.clip(release.value[0], 0, self.size - 1))
 
 

@@ -20,6 +20,7 @@ from scipy.sparse.csgraph import connected_components
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import integer
+from noisewise.joining import refuse_absent_values
 from noisewise.laws.finite import adjacent
 from noisewise.likelihood.conjugate import beta_shapes
 from noisewise.point.belief import (
@@ -125,6 +126,7 @@ def read_problem(
     declared = checked_schema(schema)
     if not declared.is_change_one:
         raise Unsupported("An estimator of a count needs neighbours='change-one': its rows are the counts up to n.")
+    refuse_absent_values(statistic, declared, "an estimator")
     if n is not None and n != declared.n:
         raise InvalidArgument(f"n = {n!r:.40}, but the schema has n = {declared.n}; leave n out.", argument="n")
     law = _described(model, declared, statistic)

@@ -44,6 +44,7 @@ __all__ = [
     "attach",
     "base_size",
     "cell_probabilities",
+    "condition_probability",
     "records_from_base",
     "row_moments",
     "sample_records",
@@ -109,7 +110,7 @@ def cell_probabilities(population: AnyPopulation, schema: Schema, statistic: Cel
         return _clique_probabilities(population, schema, statistic, theta)
     if isinstance(statistic, Count) or (isinstance(statistic, Records) and _is_indicator(statistic)):
         condition = statistic.condition if isinstance(statistic, Count) else statistic.feature
-        yes = np.clip(_probability(population, schema, condition, theta), 0.0, 1.0)
+        yes = np.clip(condition_probability(population, schema, condition, theta), 0.0, 1.0)
         return np.stack([1 - yes, yes], axis=-1)
     if isinstance(statistic, Histogram):
         feature, edges = Feature("column", (statistic.column,)), statistic.inner_edges(schema)
@@ -349,7 +350,7 @@ def _point_cells(
     return np.asarray(p / p.sum(axis=1, keepdims=True))
 
 
-def _probability(population: AnyPopulation, schema: Schema, condition: Feature, theta: Theta) -> Array:
+def condition_probability(population: AnyPopulation, schema: Schema, condition: Feature, theta: Theta) -> Array:
     """The probability (K,) that a cleaned record satisfies a condition: a product over independent columns."""
     used, scope = attach(population, schema, condition.columns()), _scope(population, schema, condition.columns())
     terms = expanded(condition)

@@ -174,6 +174,10 @@ class Population:
         """This law as that of a column, and a share present with its prior for each name."""
         return Joint(**{column: self}, **{presence: Bernoulli(p=prior) for presence, prior in shares.items()})
 
+    def with_column(self, column: str, law: Population) -> Population:
+        """The same with another law of the column: that law."""
+        return law if self.column is None else law.named(column)
+
     def named(self, column: str) -> Population:
         """The same population, of this column only."""
         copy = object.__new__(Population)
@@ -341,6 +345,12 @@ class Joint:
 
     def marginal(self, column: str) -> Population:
         return self.columns[column]
+
+    def with_column(self, column: str, law: Population) -> Joint:
+        """The same with another law of a column, whose unknowns have the same names."""
+        other = Joint(**{**self.columns, column: law})
+        object.__setattr__(other, "_unknowns", self._unknowns)
+        return other
 
     def of_columns(self, names: Collection[str]) -> Joint:
         """Some of the columns, with their parameters and priors: independent of the others in either."""

@@ -1,8 +1,11 @@
 """Regression from noisy moments: one method a file, any number of holders. Yes/no responses and counts: `glm/`.
 
+The room can be called, `nw.regression("cost ~ age + smoker", schema, family="linear")`: see `formula.regression`.
+
 The model, and what is believed:
     model               LinearRegression: features, response, beliefs, and what can be asked of them
     priors, units       beliefs in the units of the columns, and the way to the units of a release's rows and back
+    formula             the model in words: "cost ~ age + smoker"
     text, words         the model in a spec file, and what it assumes in sentences
     subject             what all regressions on moments have
 What is observed:
@@ -40,3 +43,26 @@ Answers, once there is a posterior or before there is a release:
     location_rows       the same with yes/no features
     information         how much a release would tell: what `choose` asks; location_information: with yes/no features
 """
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from noisewise.regression.subject import MomentsRegression
+    from noisewise.schema import Schema
+
+
+class _Room(ModuleType):
+    """This room. `nw.regression` names it as soon as anything in it was imported, so the room itself can be called."""
+
+    def __call__(self, formula: str, schema: Schema, *, family: str = "linear", **beliefs: Any) -> MomentsRegression:
+        """The regression that a formula describes: see `noisewise.regression.formula.regression`."""
+        from noisewise.regression.formula import regression
+
+        return regression(formula, schema, family=family, **beliefs)
+
+
+sys.modules[__name__].__class__ = _Room

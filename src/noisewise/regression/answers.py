@@ -18,7 +18,7 @@ from noisewise.inference.answer_sources import AnswerSource, Drawn, Headline
 from noisewise.inference.number_draws import NumberDraws
 from noisewise.inference.units import singular
 from noisewise.regression.priors import COVARIATE_COVARIANCE, INTERCEPT, NOISE_VARIANCE
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 from noisewise.statistics.feature import Feature
 from noisewise.statistics.units import feature_unit
 from noisewise.types import Theta
@@ -27,7 +27,7 @@ __all__ = ["coefficient_units", "condition_words", "one_more", "regression_sourc
 
 
 def regression_sources(
-    theta: Theta, features: Sequence[Feature], response: Feature, releases: Sequence[Release]
+    theta: Theta, features: Sequence[Feature], response: Feature, releases: Sequence[NoisyValue]
 ) -> tuple[AnswerSource, ...]:
     """One source for each coefficient, and one for the response."""
     units = coefficient_units(features, response, releases)
@@ -50,7 +50,7 @@ def regression_sources(
     return (*sources, *([NumberDraws(name, tuple(numbers))] if numbers else []))
 
 
-def coefficient_units(features: Sequence[Feature], response: Feature, releases: Sequence[Release]) -> dict[str, str]:
+def coefficient_units(features: Sequence[Feature], response: Feature, releases: Sequence[NoisyValue]) -> dict[str, str]:
     """The unit of each coefficient, as 'thousand EUR per year'; none where neither side has one."""
     of_response = _unit(response, releases)
     found = {INTERCEPT: of_response} if of_response else {}
@@ -63,13 +63,13 @@ def coefficient_units(features: Sequence[Feature], response: Feature, releases: 
     return {name: unit for name, unit in found.items() if unit}
 
 
-def _unit(feature: Feature, releases: Sequence[Release]) -> str:
+def _unit(feature: Feature, releases: Sequence[NoisyValue]) -> str:
     """The unit that every release gives a feature; none where they differ."""
     found = {feature_unit(feature, release.schema).strip() for release in releases if _has(feature, release)}
     return found.pop() if len(found) == 1 else ""
 
 
-def _has(feature: Feature, release: Release) -> bool:
+def _has(feature: Feature, release: NoisyValue) -> bool:
     return feature.columns() <= set(release.schema.columns)
 
 
@@ -80,7 +80,7 @@ def condition_words(feature: Feature) -> str:
     return str(feature)
 
 
-def one_more(feature: Feature, releases: Sequence[Release]) -> str:
+def one_more(feature: Feature, releases: Sequence[NoisyValue]) -> str:
     """What a coefficient is about: a condition that holds, or one more unit of a number."""
     if feature.is_condition:
         return condition_words(feature)

@@ -17,7 +17,7 @@ from noisewise.populations.parameters import Theta
 from noisewise.regression.problem import Floats
 from noisewise.regression.row_law import row_law
 from noisewise.regression.subject import MomentsRegression
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 from noisewise.statistics import Moments
 
 
@@ -26,11 +26,11 @@ class MomentsLaw:
     """The law of one release's confidential sums, given the release and the parameters."""
 
     model: MomentsRegression
-    release: Release
+    release: NoisyValue
     n: int
 
     @property
-    def releases(self) -> tuple[Release, ...]:
+    def releases(self) -> tuple[NoisyValue, ...]:
         return (self.release,)
 
     def draw_statistic(self, rng: np.random.Generator, theta: Theta) -> Floats:
@@ -60,7 +60,7 @@ class MomentsLaws:
     groups: tuple[MomentsLaw, ...]
 
     @classmethod
-    def of(cls, model: MomentsRegression, releases: tuple[Release, ...], *, n: object) -> MomentsLaws:
+    def of(cls, model: MomentsRegression, releases: tuple[NoisyValue, ...], *, n: object) -> MomentsLaws:
         """One law a release, where every release is of other records and of plain second moments."""
         together = joined(releases, n)
         statistics = [release.statistic for release in releases]

@@ -6,9 +6,9 @@ from noisewise.errors import Unsupported
 from noisewise.inference.degrees import Degrees
 from noisewise.joining import same_records
 from noisewise.regression.configurations import Configurations
-from noisewise.regression.priors import GivenMoments
+from noisewise.regression.priors import RELEASED, GivenMoments
 from noisewise.regression.subject import MomentsRegression
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 from noisewise.schema import Schema
 from noisewise.statistics import Moments
 
@@ -17,7 +17,7 @@ __all__ = ["moment_degrees"]
 MOST_RANKED = 600  # products of which a rank is computed
 
 
-def moment_degrees(model: MomentsRegression, releases: tuple[Release, ...]) -> Degrees:
+def moment_degrees(model: MomentsRegression, releases: tuple[NoisyValue, ...]) -> Degrees:
     """Released sums against what the model has free, and the law of the covariates where it is not given."""
     of_moments = [(release, statistic) for release in releases if isinstance(statistic := release.statistic, Moments)]
     schemas = tuple(release.schema for release, _ in of_moments)
@@ -38,7 +38,7 @@ def _covariate_unknowns(model: MomentsRegression, schemas: tuple[Schema, ...]) -
     if isinstance(model.covariates, GivenMoments):
         return 0
     d = len(model.features)
-    if model.covariates is None and model.conditions:
+    if model.conditions and model.covariates != RELEASED:
         made = Configurations.of(model.features, schemas)
         directions, products, k = made.directions().shape[1], made.products().shape[1], len(made.numbers)
         return int(directions + products + k * (1 + directions) + k * (k + 1) // 2)

@@ -31,6 +31,7 @@ from noisewise.regression.cross_moments import (
 )
 from noisewise.regression.loadings import Beliefs, Published, beliefs, published
 from noisewise.regression.normal_x import TARGET
+from noisewise.regression.pooled import moment_matrix
 from noisewise.regression.problem import Fit, Floats, Holder, Problem
 from noisewise.regression.wishart import project
 
@@ -134,12 +135,7 @@ def fixed_moments(problem: Problem, method: str) -> Floats:
     q = problem.q
     moments = np.zeros((len(problem.holders), problem.m, problem.m))
     for j, holder in enumerate(problem.holders):
-        own = np.full((q, q), np.nan)
-        for (a, b), value in zip(holder.pairs, holder.observed, strict=True):
-            if b < q:
-                own[a, b] = own[b, a] = value
-        if problem.intercept:
-            own[0, 0] = holder.n * holder.block
+        own = moment_matrix(holder, problem.m, intercept=problem.intercept)[:q, :q].copy()
         if np.isnan(own).any():
             raise Unsupported(f"method {method!r} needs xx of every holder. Ask for releases with parts=('xx', 'xy').")
         project(own, problem.intercept)

@@ -44,7 +44,7 @@ def location_model(made: Configurations, *, centre: Floats, factor: Floats, like
 
 def shares(x: LocationX, tilts: Floats) -> Floats:
     """P(c) (..., C) at coefficients (..., s)."""
-    logits = tilts @ x.tilt.T
+    logits = tilts @ x.tilt.T + (0.0 if x.log_weight is None else x.log_weight)
     weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Protocol
 
 import numpy as np
@@ -38,12 +39,14 @@ from noisewise.regression.shortened import make_bank, shorten_rows
 from noisewise.regression.sphere import make_sphere
 from noisewise.types import Floats
 
-# Clamping or shortening that touches a smaller share of rows is left out of the model.
-NEGLIGIBLE = 1e-3
+# Clamping or shortening that touches fewer rows is left out of the model: one row, or this share of the root of n. A
+# clamped row moves a sum of squares by about two units of its variance, while n rows scatter it by the root of 2n.
+FEWEST_ROWS, SHARE_OF_ROOT = 1.0, 1 / 16
 SPREADS = (1.0, 0.2, 5.0)
 DIFFERENCE = 1e-4
 LARGEST_HESSIAN = 120
 CONTINUATIONS = 2
+MOST_STEPS, MOST_TURNS, LEAST_GAIN = 1000, 20, 1e-3  # of a climb to a mode; of its height, in log density
 # Products of bank points and squared pairs beyond which one gradient takes tens of milliseconds, and the number of
 # gradients that is then spent.
 COSTLY, GRADIENTS_IF_COSTLY = 8e6, 2000
@@ -92,7 +95,7 @@ def sample(
     while not is_costly and runs <= CONTINUATIONS and _worst_rhat(trace.positions, posterior.belief) > limit:
         trace = hamiltonian.drawn(rng, posterior.walk, posterior.data, trace.chains, draws=draws, thin=4**runs)
         runs += 1
-    return _fit(problem, posterior, trace, shares, is_costly)
+    return fit_of(problem, posterior, trace, shares, is_costly)
 
 
 def fitted(
@@ -118,11 +121,17 @@ def fitted(
 
 def _how(holder: Holder, share: float, clamped: float) -> int:
     """How a holder's rows are modelled, from the shares that were changed at all, and by bounds."""
-    if share <= NEGLIGIBLE or not _changes(holder):
+    if not is_felt(holder, share) or not _changes(holder):
         return AS_NORMAL
     is_triangular = np.all(np.triu(holder.map, 1) == 0)
-    is_radial = holder.shrink is not None and is_triangular and (clamped <= NEGLIGIBLE or not holder.clamps)
+    is_radial = holder.shrink is not None and is_triangular and (not is_felt(holder, clamped) or not holder.clamps)
     return RADIALLY if is_radial else BY_BANK
+
+
+def is_felt(holder: Holder, share: float) -> bool:
+    """Whether so many rows are expected to have been changed that the law of the sums shows it."""
+    rows = holder.n * holder.block
+    return rows * share > max(FEWEST_ROWS, SHARE_OF_ROOT * math.sqrt(rows))
 
 
 def _belief(problem: Problem) -> Belief:
@@ -183,12 +192,32 @@ def _at_mode(
         # L-BFGS steps back from a large number, but not from an infinite one.
         return (-value, -gradient) if math.isfinite(value) else (1e300, np.zeros(size))
 
+    def climbed(start: Floats) -> tuple[float, Floats]:
+        """The top that a start leads to.
+
+        Features that nearly add up to another one make a narrow ridge, on which the walk is still under way when its
+        steps are used up; it goes on in coordinates that are whitened where it stands, until that gains nothing.
+        """
+        walked = minimize(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": MOST_STEPS})
+        height, place = float(walked.fun), np.asarray(walked.x, np.float64)
+        is_there = bool(walked.success) or height >= 1e300
+        for _ in range(0 if is_there else MOST_TURNS):
+            factor = inverse_factor(curvature(density, data, place))
+
+            def whitened(z: Floats, place: Floats = place, factor: Floats = factor) -> tuple[float, Floats]:
+                value, slope = objective(place + factor @ z)
+                return value, factor.T @ slope
+
+            walked = minimize(whitened, np.zeros(size), jac=True, method="L-BFGS-B", options={"maxiter": MOST_STEPS})
+            gained, height, place = height - float(walked.fun), float(walked.fun), place + factor @ walked.x
+            if gained < LEAST_GAIN:
+                break
+        return height, place
+
     guesses = starts or [first_guess(data.belief, size, spread=spread) for spread in SPREADS]
-    found = [minimize(objective, guess, jac=True, method="L-BFGS-B", options={"maxiter": 1000}) for guess in guesses]
-    best = min(found, key=lambda result: float(result.fun))
-    if not best.fun < 1e300:
+    height, mode = min((climbed(guess) for guess in guesses), key=itemgetter(0))
+    if not height < 1e300:
         raise NoisewiseError("The posterior density is not a positive number at any start; check bounds and priors.")
-    mode = np.asarray(best.x, np.float64)
     return Posterior(density, walk, data, mode, inverse_factor(curvature(density, data, mode)))
 
 
@@ -276,9 +305,10 @@ def _worst_rhat(positions: Floats, belief: Belief) -> float:
     return max((value for value in found if not math.isnan(value)), default=1.0)
 
 
-def _fit(
+def fit_of(
     problem: Problem, posterior: Posterior, trace: hamiltonian.Trace, shares: tuple[float, ...], is_costly: bool
 ) -> Fit:
+    """What a trace of positions stands for, in working units."""
     if isinstance(problem.covariates, LocationX):
         return _location_fit(problem, problem.covariates, posterior, trace, is_costly)
     found = unknowns(trace.positions, posterior.belief)
@@ -338,8 +368,9 @@ def _details(posterior: Posterior, trace: hamiltonian.Trace, shares: tuple[float
 
 
 def _notes(problem: Problem, shares: tuple[float, ...], is_costly: bool, trace: hamiltonian.Trace) -> tuple[str, ...]:
-    outside = max((share for share, h in zip(shares, problem.holders, strict=True) if not _changes(h)), default=0.0)
-    changed = max((share for share, h in zip(shares, problem.holders, strict=True) if _changes(h)), default=0.0)
+    felt = [(share, h) for share, h in zip(shares, problem.holders, strict=True) if is_felt(h, share)]
+    outside = max((share for share, h in felt if not _changes(h)), default=0.0)
+    changed = max((share for share, h in felt if _changes(h)), default=0.0)
     notes = ["Covariates are taken to be normal."]
     if isinstance(problem.covariates, LocationX):
         count = problem.covariates.configurations
@@ -349,9 +380,9 @@ def _notes(problem: Problem, shares: tuple[float, ...], is_costly: bool, trace: 
         notes = ["Second and fourth moments of the covariates are taken as given."]
         if any(holder.shrink is not None for holder in problem.holders):
             notes.append("Rows were shortened before they were multiplied; with given moments that is not modelled.")
-    if changed > NEGLIGIBLE:
+    if changed:
         notes.append(f"About {changed:.1%} of the rows were clamped or shortened, and are modelled so.")
-    if outside > NEGLIGIBLE:
+    if outside:
         notes.append(
             f"By this model {outside:.1%} of the rows lie outside bounds that hold all of them: the covariates or the "
             "noise are less than normal, and intervals may be off."

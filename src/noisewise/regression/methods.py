@@ -139,7 +139,7 @@ def skewness_of(holder: Holder, problem: Problem) -> float:
     noise[tuple(holder.pairs.T)] = holder.variance
     skewness = 0.0
     for a in range(int(problem.intercept), problem.m):
-        if np.isnan(matrix[a, a]):
+        if np.isnan(noise[a, a]):
             continue
         n, tau = holder.n, float(np.sqrt(noise[a, a]))
         mean = float(np.nan_to_num(matrix[0, a])) / (n * np.sqrt(holder.block)) if problem.intercept else 0.0

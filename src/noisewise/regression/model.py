@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from noisewise.errors import InvalidArgument
 from noisewise.models.base import ModelBase
-from noisewise.populations.parameters import POSITIVE, REAL, Supports, Theta
+from noisewise.populations.parameters import POSITIVE, REAL, Supports, Theta, offers
 from noisewise.regression.configurations import Configurations, has_conditions
 from noisewise.regression.location import CONFIGURATION_SHARE, NUMBER_COVARIANCE, NUMBER_MEAN, location_model
 from noisewise.regression.priors import (
@@ -39,6 +39,7 @@ from noisewise.regression.priors import (
 )
 from noisewise.regression.problem import Floats, Problem
 from noisewise.regression.released import released_moments
+from noisewise.regression.sites.sharing import Sharing, changed_copy, read_sharing
 from noisewise.statistics.additive import read_features
 from noisewise.statistics.feature import Feature
 
@@ -48,15 +49,17 @@ if TYPE_CHECKING:
     from noisewise.inference.methods import Found, Methods
     from noisewise.inference.posterior import Posterior
     from noisewise.inference.settings import Settings
-    from noisewise.planning import Plan
+    from noisewise.models.protocol import Model
+    from noisewise.planning import Plan, Simulable
     from noisewise.regression.confidential import MomentsLaws
     from noisewise.regression.information import MomentsInformation
     from noisewise.regression.methods import RegressionMethod
     from noisewise.regression.observed import Observed
     from noisewise.regression.prediction import Prediction
     from noisewise.regression.row_law import Summing
+    from noisewise.regression.sites.linear import LinearFrame
     from noisewise.regression.subject import SummedRows
-    from noisewise.release import Release
+    from noisewise.release import NoisyValue
 
 RESERVED = (
     INTERCEPT, NOISE_VARIANCE, COVARIATE_MEAN, COVARIATE_COVARIANCE, CONFIGURATION_SHARE, NUMBER_MEAN,
@@ -70,7 +73,7 @@ class LinearRegression(ModelBase):
 
     text_name: ClassVar[str] = "linear_regression"
     takes: ClassVar[tuple[str, ...]] = (
-        "features", "response", "intercept", "coefficients", "noise", "prior", "covariates",
+        "features", "response", "intercept", "coefficients", "noise", "prior", "covariates", "spread", "sites",
     )  # fmt: skip
     needs: ClassVar[tuple[str, ...]] = ("features", "response")
 
@@ -81,6 +84,7 @@ class LinearRegression(ModelBase):
     noise: Any
     prior: NormalInverseGamma | None
     covariates: Any
+    sharing: Sharing
 
     def __init__(
         self,
@@ -90,8 +94,10 @@ class LinearRegression(ModelBase):
         intercept: bool = True,
         coefficients: Any = None,
         noise: Any = None,
-        prior: NormalInverseGamma | None = None,
+        prior: object = None,
         covariates: NormalCovariates | GivenMoments | str | None = None,
+        spread: object = None,
+        sites: Sequence[str] | None = None,
     ) -> None:
         listed = (features,) if isinstance(features, str | Feature) else features
         if not isinstance(listed, Sequence) or not listed:
@@ -100,9 +106,15 @@ class LinearRegression(ModelBase):
         y = read_response(response, x, "LinearRegression")
         if not isinstance(intercept, bool):
             raise InvalidArgument(f"intercept = {intercept!r:.60} must be True or False.", argument="intercept")
+        names = (*([INTERCEPT] if intercept else []), *map(str, x))
+        sharing = read_sharing(coefficients, spread=spread, sites=sites, names=names, noise=(NOISE_VARIANCE,))
+        if sharing.is_said:
+            joint = prior if offers(prior, "sized") else None
+            coefficients = sharing.belief(coefficients, None if joint is not None else prior, joint=joint)
+            prior = joint
         for name, value in (
             ("features", x), ("response", y), ("intercept", intercept), ("coefficients", coefficients),
-            ("noise", noise), ("prior", prior), ("covariates", covariates),
+            ("noise", noise), ("prior", prior), ("covariates", covariates), ("sharing", sharing),
         ):  # fmt: skip
             object.__setattr__(self, name, value)
         self._check()
@@ -172,7 +184,7 @@ class LinearRegression(ModelBase):
 
         return theta_at(self, at)
 
-    def problem(self, releases: Release | Sequence[Release], *, n: int | Sequence[int] | None = None) -> Problem:
+    def problem(self, releases: NoisyValue | Sequence[NoisyValue], *, n: int | Sequence[int] | None = None) -> Problem:
         """The regression as numbers, in the units of the first release's rows: what every method starts from."""
         return self.problem_of(self.observed(releases, n=n))
 
@@ -230,24 +242,62 @@ class LinearRegression(ModelBase):
             )  # fmt: skip
         else:
             covariates = working_covariates(self.covariates, **public)  # type: ignore[arg-type]
-        return Problem(observed.holders, prior, covariates, self.intercept)
+        holders = tuple(holder.with_square_of_response() for holder in observed.holders)
+        return Problem(holders, prior, covariates, self.intercept)
 
     def predict(
-        self, posterior: Posterior, X: Any, *, level: float = 0.9, kind: str = "response", seed: int | None = None
+        self,
+        posterior: Posterior,
+        X: Any,
+        *,
+        level: float = 0.9,
+        kind: str = "response",
+        seed: int | None = None,
+        site: str | None = None,
     ) -> Prediction:
         """The posterior predictive law at each row of X: of a new response, or (kind="mean") of the mean response.
 
-        X is an array (rows, features), or columns by name, in the units of the columns.
+        X is an array (rows, features), or columns by name, in the units of the columns. `site` names one where
+        coefficients are by site, or is "new".
         """
         from noisewise.regression.prediction import predict
 
-        return predict(self, posterior, X, level=level, kind=kind, seed=seed)
+        return predict(self, self.at_site(posterior, site), X, level=level, kind=kind, seed=seed)
 
-    def predict_mean(self, posterior: Posterior, X: Any) -> Floats:
+    def predict_mean(self, posterior: Posterior, X: Any, *, site: str | None = None) -> Floats:
         """The mean of the prediction at each row of X; a point estimate has it too."""
         from noisewise.regression.prediction import predict_mean
 
-        return predict_mean(self, posterior, X)
+        return predict_mean(self, self.at_site(posterior, site), X)
+
+    # ---- coefficients by site ----
+
+    @property
+    def learnt_as(self) -> Model:
+        """Itself, or the model of its sites."""
+        from noisewise.regression.sites.model import SiteRegression
+
+        return SiteRegression(self) if self.sharing.is_by_site else self
+
+    def site_frame(self, by_site: tuple[Observed, ...], settings: Settings) -> LinearFrame:
+        """Its sites as the sampler of their common law takes them."""
+        from noisewise.regression.sites.linear import LinearFrame
+
+        return LinearFrame.of(self, by_site, settings)
+
+    def with_sites(self, names: tuple[str, ...]) -> LinearRegression:
+        """The same with its sites by name."""
+        return changed_copy(self, sharing=replace(self.sharing, sites=names))
+
+    def at_one_site(self) -> LinearRegression:
+        """The same of one site alone."""
+        return changed_copy(self, sharing=Sharing())
+
+    def at_site(self, posterior: Posterior, site: str | None) -> Posterior:
+        """The posterior of one site alone, by its name, or of a "new" one: with its own check, summary, predictions."""
+        from noisewise.regression.sites.answers import posterior_at
+
+        return posterior_at(posterior, site)
 
     def rows_at(self, place: Summing, theta: Theta) -> SummedRows:
         """The law of one row of a release at parameter values."""
@@ -256,14 +306,20 @@ class LinearRegression(ModelBase):
         return linear_rows(self, place, theta)
 
     def simulate_values(
-        self, rng: np.random.Generator, plan: Plan, theta: Theta, *, n: int | None = None, approximate: bool = False
+        self,
+        rng: np.random.Generator,
+        plan: Simulable,
+        theta: Theta,
+        *,
+        n: int | None = None,
+        approximate: bool = False,
     ) -> NDArray[np.int64]:
         """The published integers (K, size) of K simulated data sets, one for each row of theta."""
         from noisewise.regression.replicate import simulate_values
 
         return simulate_values(rng, self, plan, theta, n=n)
 
-    def degrees(self, releases: tuple[Release, ...], theta: Theta) -> Degrees:
+    def degrees(self, releases: tuple[NoisyValue, ...], theta: Theta) -> Degrees:
         """Released sums against coefficients, noise variance, and the law of the covariates where it is not given."""
         from noisewise.regression.degrees import moment_degrees
 
@@ -280,25 +336,30 @@ class LinearRegression(ModelBase):
         draws: int | None = None,
     ) -> MomentsInformation:
         """How the Fisher information of a plan's release about this regression is computed; `choose` asks for it."""
-        from noisewise.regression.information import MomentsInformation
+        from noisewise.regression.information import LinearUnknowns, MomentsInformation
 
-        return MomentsInformation(plan, self, n=n, seed=seed, draws=draws)
+        unknowns = LinearUnknowns(self, plan.part_schema)
+        return MomentsInformation(plan, self, unknowns, method=method, n=n, seed=seed, draws=draws)
+
+    def spread_information(self, plan: Plan, theta: Theta, *, n: object = None) -> Floats | None:
+        """The same under normal noise with the variance of Laplace noise; `epsilon_for` asks for it."""
+        return self.information_engine(plan, n=n).spread(theta)
 
     def joint_likelihood(
-        self, releases: tuple[Release, ...], *, likelihood: str = "auto", n: object = None
+        self, releases: tuple[NoisyValue, ...], *, likelihood: str = "auto", n: object = None
     ) -> MomentsLaws:
         """The laws from which the confidential moments are drawn, one for each release."""
         from noisewise.regression.confidential import MomentsLaws
 
         return MomentsLaws.of(self, releases, n=n)
 
-    def answer_sources(self, theta: Theta, releases: Sequence[Release]) -> tuple[AnswerSource, ...]:
+    def answer_sources(self, theta: Theta, releases: Sequence[NoisyValue]) -> tuple[AnswerSource, ...]:
         """The coefficients in units of the response, the residual sd, and R2 where it is known."""
         from noisewise.regression.answers import regression_sources
 
         return regression_sources(theta, self.features, self.response, releases)
 
-    def parameter_units(self, releases: Sequence[Release]) -> dict[str, str]:
+    def parameter_units(self, releases: Sequence[NoisyValue]) -> dict[str, str]:
         """The units of the coefficients."""
         from noisewise.regression.answers import coefficient_units
 
@@ -313,7 +374,8 @@ class LinearRegression(ModelBase):
             named["intercept"] = "False"
         beliefs = {"coefficients": self.coefficients, "noise": self.noise, "prior": self.prior,
                    "covariates": self.covariates}  # fmt: skip
-        return named | {name: belief_text(value) for name, value in beliefs.items() if value is not None}
+        told = {name: belief_text(value) for name, value in beliefs.items() if value is not None}
+        return named | self.sharing.text(told.pop("coefficients", None), told.pop("prior", None)) | told
 
     @classmethod
     def from_nodes(cls, nodes: Mapping[str, ast.expr]) -> LinearRegression:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -20,11 +20,14 @@ from noisewise.laws import additive_law, normal_mixture
 from noisewise.regression.configurations import Configurations, has_conditions
 from noisewise.regression.problem import Eigenvalue, Floats, Holder
 from noisewise.regression.units import Units, same_covariates
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 from noisewise.schema import Schema
 from noisewise.statistics import Moments, SmallestEigenvalue
 from noisewise.statistics.feature import Feature
 from noisewise.statistics.moment_rows import entry_box, standardised
+
+if TYPE_CHECKING:
+    from noisewise.regression.glm.histograms import CellCounts
 
 Sum = tuple[float, float, float]  # a noisy sum: value, noise variance, Laplace scale (0 where Gaussian)
 
@@ -37,9 +40,12 @@ class Observed:
     units: Units
     centre: Floats  # (d + 1,): where entries are likely to lie, in working units, by public numbers alone
     spread: Floats  # (d + 1,): their likely standard deviation
-    releases: tuple[Release, ...]
+    releases: tuple[NoisyValue, ...]
     warnings: tuple[str, ...]  # on a stated n that a noisy count makes improbable
     schemas: tuple[Schema, ...]
+    holder_schemas: tuple[Schema, ...] = ()  # one for each holder
+    features: tuple[Feature, ...] = ()
+    tables: tuple[CellCounts, ...] = ()  # released counts of cells, where the law of the features is learnt from them
 
 
 def observe(
@@ -51,17 +57,27 @@ def observe(
         _check_subject(release, features, response, intercept)
     together = joined(given, n)
     units: Units | None = None
-    holders = []
+    holders, of_holders = [], []
     for group in together.groups:
         same = together.members(group)
         holders.append(_holder(same, together.size(group), units))
+        of_holders.append(_moments(same)[0][0].schema)
         units = Units.of(_moments(same)[0][1]) if units is None else units
     assert units is not None
     schemas = tuple(release.schema for release, _ in _moments(given))
-    return Observed(tuple(holders), units, *_likely(given, units), given, together.warnings, schemas)
+    return Observed(
+        tuple(holders),
+        units,
+        *_likely(given, units),
+        given,
+        together.warnings,
+        schemas,
+        tuple(of_holders),
+        tuple(features),
+    )
 
 
-def regression_releases(releases: object) -> tuple[Release, ...]:
+def regression_releases(releases: object) -> tuple[NoisyValue, ...]:
     """One release or several, each of Moments or of SmallestEigenvalue."""
     given = listed_releases(releases)
     refuse_left_out(given, "a regression")
@@ -77,7 +93,7 @@ def regression_releases(releases: object) -> tuple[Release, ...]:
     return given
 
 
-def _check_subject(release: Release, features: Sequence[Feature], response: Feature, intercept: bool) -> None:
+def _check_subject(release: NoisyValue, features: Sequence[Feature], response: Feature, intercept: bool) -> None:
     """Refuse a release about other columns, or one whose rows have or lack the intercept."""
     statistic = release.statistic
     assert isinstance(statistic, Moments | SmallestEigenvalue)
@@ -108,11 +124,11 @@ def _check_subject(release: Release, features: Sequence[Feature], response: Feat
         )
 
 
-def _moments(releases: Sequence[Release]) -> list[tuple[Release, Moments]]:
+def _moments(releases: Sequence[NoisyValue]) -> list[tuple[NoisyValue, Moments]]:
     return [(release, release.statistic) for release in releases if isinstance(release.statistic, Moments)]
 
 
-def _holder(releases: Sequence[Release], n: int, units: Units | None) -> Holder:
+def _holder(releases: Sequence[NoisyValue], n: int, units: Units | None) -> Holder:
     """The holder behind releases of the same records."""
     moments = _moments(releases)
     if not moments:
@@ -146,6 +162,11 @@ def _holder(releases: Sequence[Release], n: int, units: Units | None) -> Holder:
         block=statistic.block,
         fourth={indices: noisy[:2] for indices, noisy in sums.items() if len(indices) == 4},
         eigenvalue=_eigenvalue(releases, statistic),
+        implied={
+            (a, b): (float(slope), float(constant))
+            for (a, b), (slope, constant) in statistic.implied(first.schema).items()
+            if (a, b) not in sums
+        },
     )
 
 
@@ -158,7 +179,7 @@ def clamp_bounds(statistic: Moments, schema: Schema) -> tuple[Floats, Floats]:
     return np.where(is_open, -np.inf, low), np.where(is_open, np.inf, high)
 
 
-def _sums(release: Release, statistic: Moments) -> list[tuple[tuple[int, ...], Sum]]:
+def _sums(release: NoisyValue, statistic: Moments) -> list[tuple[tuple[int, ...], Sum]]:
     """Every released sum by its indices into w."""
     law = additive_law(release.law)
     scales = normal_mixture(law).laplace_scale or (0.0,) * law.size
@@ -166,7 +187,7 @@ def _sums(release: Release, statistic: Moments) -> list[tuple[tuple[int, ...], S
     return list(zip(statistic.pairs(release.schema), noisy, strict=True))
 
 
-def _check_same_rows(moments: Sequence[tuple[Release, Moments]]) -> None:
+def _check_same_rows(moments: Sequence[tuple[NoisyValue, Moments]]) -> None:
     """Releases of the same records join where they sum products of the same rows."""
     (first, one), *others = moments
     for release, other in others:
@@ -191,7 +212,7 @@ def _merged(one: Sum, other: Sum) -> Sum:
     return (one[0] / one[1] + other[0] / other[1]) / precision, 1 / precision, 0.0
 
 
-def _eigenvalue(releases: Sequence[Release], statistic: Moments) -> Eigenvalue | None:
+def _eigenvalue(releases: Sequence[NoisyValue], statistic: Moments) -> Eigenvalue | None:
     found = [release for release in releases if isinstance(release.statistic, SmallestEigenvalue)]
     if not found:
         return None
@@ -233,7 +254,7 @@ def likely_numbers(made: Configurations, observed: Observed) -> tuple[Floats, Fl
     return centre, spread
 
 
-def _likely(releases: Sequence[Release], units: Units) -> tuple[Floats, Floats]:
+def _likely(releases: Sequence[NoisyValue], units: Units) -> tuple[Floats, Floats]:
     """Where entries lie and how far they spread, in working units, from public numbers of all releases in any order.
 
     An entry spreads as far as the smallest scale that is stated for it, or a quarter of the narrowest bounds; it lies
@@ -255,7 +276,7 @@ class _Guess(NamedTuple):
     spread: float
 
 
-def _guess(release: Release, statistic: Moments) -> list[_Guess]:
+def _guess(release: NoisyValue, statistic: Moments) -> list[_Guess]:
     """One for each feature, and one for the response."""
     entries = (*statistic.features, statistic.response)
     own, centred, scaled = Units.of(statistic), dict(statistic.centre), dict(statistic.scale)

@@ -19,6 +19,8 @@ def moment_matrix(holder: Holder, m: int, *, intercept: bool) -> Floats:
         matrix[0, 0] = holder.n * holder.block
     a, b = holder.pairs.T
     matrix[a, b] = matrix[b, a] = holder.observed
+    for (i, j), (slope, constant) in holder.implied.items():
+        matrix[i, j] = matrix[j, i] = (slope * matrix[0, j] if slope else 0.0) + constant * holder.n
     return matrix
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from noisewise.regression.problem import Floats
 from noisewise.regression.subject import MomentsRegression
 from noisewise.schema import Levels, Schema
 from noisewise.statistics.feature import Feature, NumPyAlgebra
+
+if TYPE_CHECKING:
+    from noisewise.regression.reliability import Reliability
 
 KINDS = ("response", "mean")
 MOST_NUMBERS = 40_000_000
@@ -64,6 +67,15 @@ class Prediction:
         more = [f"... and {len(self) - MOST_LINES} more rows."] if len(self) > MOST_LINES else []
         what = "A new" if self.kind == "response" else "The mean"
         return "\n".join([f"{what} {self.response}, predicted:", *table, *more])
+
+    def calibration(self, y: object, *, bins: int = 10) -> Reliability:
+        """Predicted probabilities beside responses y (0 and 1) of these rows, or beside true probabilities.
+
+        For rows whose response may be looked at: public ones, or simulated; no release shows a single response.
+        """
+        from noisewise.regression.reliability import reliability
+
+        return reliability(self, y, bins=bins)
 
     def plot(self, path: str | PathLike[str] | None = None) -> bytes:
         """The mean and its band along the one feature that varies in X, as a PNG (also written to `path`)."""

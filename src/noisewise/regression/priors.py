@@ -180,7 +180,8 @@ def _each(given: object, names: Sequence[str]) -> list[Any]:
         given = [given[name] for name in names]
     if not isinstance(given, Sequence) or isinstance(given, str):
         raise InvalidArgument(
-            f"coefficients = {given!r:.60}: give a stats.norm, a stats.multivariate_normal, {expected}, or 'learned'.",
+            f"coefficients = {given!r:.60}: give a stats.norm, a stats.multivariate_normal, {expected}, or 'learned'; "
+            "'pooled', 'separate' and 'partial' say how holders share them.",
             argument="coefficients",
         )
     if len(given) != len(names) or any(scipy_name(prior) != "norm" for prior in given):
@@ -193,7 +194,7 @@ def noise_shape(given: Any) -> tuple[float, float] | None:
     if given is None:
         return None
     if scipy_name(given) == "invgamma":
-        shape, low, rate = _frozen_numbers(given)
+        shape, low, rate = frozen_numbers(given)
         if low == 0 and 0 < shape < math.inf and 0 < rate < math.inf:
             return shape, rate
         raise InvalidArgument(
@@ -209,7 +210,7 @@ def noise_shape(given: Any) -> tuple[float, float] | None:
 
 def _normal(prior: Any) -> tuple[float, float]:
     """Mean and variance of the frozen norm of a coefficient."""
-    mean, sd = _frozen_numbers(prior)
+    mean, sd = frozen_numbers(prior)
     variance = sd * sd
     if math.isfinite(mean) and sd > 0 and 0 < variance < math.inf:
         return mean, variance
@@ -220,7 +221,7 @@ def _normal(prior: Any) -> tuple[float, float]:
     )
 
 
-def _frozen_numbers(prior: Any) -> list[float]:
+def frozen_numbers(prior: Any) -> list[float]:
     """Shapes, location and scale of a frozen distribution; NaN where one of them is not a single number."""
     shapes, location, scale = prior.dist._parse_args(*prior.args, **prior.kwds)
     return [_number(value) for value in (*shapes, location, scale)]

@@ -11,11 +11,15 @@ releases.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from noisewise.types import Floats as Floats
 from noisewise.types import Integers as Integers
+
+SMALLEST_SLOPE = 0.01  # of a square that follows from a sum: what is known exactly is told with a little noise
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,6 +57,28 @@ class Holder:
     fourth: Mapping[tuple[int, int, int, int], tuple[float, float]] = field(default_factory=dict)
     """Noisy sums of four entries of ([1,] x), released for methods that need them: (value, noise variance)."""
     eigenvalue: Eigenvalue | None = None  # for adaSSP
+    implied: Mapping[tuple[int, int], tuple[float, float]] = field(default_factory=dict)
+    """Sums that were not released because they follow: T_ab = slope T_1b + constant n, as (slope, constant)."""
+
+    def with_square_of_response(self) -> Holder:
+        """With y'y as a sum of its own where it follows from that of y, for laws that do not know that y is yes/no.
+
+        It is given the noise of the sum it follows from, as if that were another draw.
+        """
+        last = len(self.map) - 1
+        if (last, last) not in self.implied:
+            return self
+        slope, constant = self.implied[last, last]
+        (at,) = np.flatnonzero((self.pairs == (0, last)).all(axis=1))
+        rest = {pair: line for pair, line in self.implied.items() if pair != (last, last)}
+        return replace(
+            self,
+            pairs=np.concatenate([self.pairs, [[last, last]]]),
+            observed=np.append(self.observed, slope * self.observed[at] + constant * self.n),
+            variance=np.append(self.variance, max(slope**2, SMALLEST_SLOPE**2) * self.variance[at]),
+            laplace=np.append(self.laplace, max(abs(slope), SMALLEST_SLOPE) * self.laplace[at]),
+            implied=rest,
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,6 +134,7 @@ class LocationX:
     degrees: float
     centre: Floats  # (k,): z = 0 in the units of the columns
     spread: Floats  # (k,): z = 1 less z = 0, likewise
+    log_weight: Floats | None = None  # (C,): of the shares where nothing is tilted; None where they are all the same
 
     @property
     def configurations(self) -> int:

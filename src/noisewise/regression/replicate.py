@@ -20,7 +20,7 @@ from noisewise.exact import integer
 from noisewise.joining import record_count
 from noisewise.laws import additive_law
 from noisewise.likelihood.simulate import Integers, draw_noise
-from noisewise.planning import Plan
+from noisewise.planning import Simulable
 from noisewise.populations.parameters import Theta, rows_of
 from noisewise.regression.glm.rows import GlmRows
 from noisewise.regression.location_rows import LocationLaw
@@ -47,7 +47,7 @@ MOST_TRIES = 1000
 
 
 def simulate_values(
-    rng: np.random.Generator, model: MomentsRegression, plan: Plan, theta: Theta, *, n: int | None
+    rng: np.random.Generator, model: MomentsRegression, plan: Simulable, theta: Theta, *, n: int | None
 ) -> Integers:
     """The published integers (K, size) of K data sets, one a row of theta (in the users' units)."""
     statistic, schema = plan.statistic, plan.part_schema
@@ -137,7 +137,7 @@ def inverse_wishart(rng: np.random.Generator, scale: Floats, degrees: float, cou
 
 
 @singledispatch
-def draw_sums(law: object, rng: np.random.Generator, statistic: Moments, plan: Plan, n: int) -> Floats:
+def draw_sums(law: object, rng: np.random.Generator, statistic: Moments, plan: Simulable, n: int) -> Floats:
     """The statistic of n rows of a law, unrounded, (K, size)."""
     del rng, statistic, plan, n
     raise TypeError(f"no sums are drawn of rows with a {type(law).__name__}")
@@ -145,7 +145,7 @@ def draw_sums(law: object, rng: np.random.Generator, statistic: Moments, plan: P
 
 @draw_sums.register
 def _location_sums(
-    law: LocationLaw | GlmRows, rng: np.random.Generator, statistic: Moments, plan: Plan, n: int
+    law: LocationLaw | GlmRows, rng: np.random.Generator, statistic: Moments, plan: Simulable, n: int
 ) -> Floats:
     """Row by row, or by the central limit theorem where rows are many."""
     indices = statistic.pairs(plan.part_schema)
@@ -160,7 +160,7 @@ def _location_sums(
 
 
 @draw_sums.register
-def _normal_row_sums(law: RowLaw, rng: np.random.Generator, statistic: Moments, plan: Plan, n: int) -> Floats:
+def _normal_row_sums(law: RowLaw, rng: np.random.Generator, statistic: Moments, plan: Simulable, n: int) -> Floats:
     """By their Wishart law, row by row, or by the central limit theorem."""
     schema, block = plan.part_schema, statistic.block
     blocks, indices = n // block, statistic.pairs(schema)
@@ -200,7 +200,7 @@ def _by_pair(sums: Floats, totals: Floats, indices: tuple[tuple[int, ...], ...],
     return np.stack(columns, axis=1)
 
 
-def _normal_sums(rng: np.random.Generator, law: SummedRows, statistic: Moments, plan: Plan, n: int) -> Floats:
+def _normal_sums(rng: np.random.Generator, law: SummedRows, statistic: Moments, plan: Simulable, n: int) -> Floats:
     pairs = np.array(statistic.pairs(plan.part_schema), np.int64)
     mean, covariance = law.moments(pairs, intercept=statistic.intercept)
     values, vectors = np.linalg.eigh(covariance)

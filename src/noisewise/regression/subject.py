@@ -7,14 +7,19 @@ rows_at     the law of one such row at parameter values: M and C of its products
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from noisewise.regression.sites.sharing import Sharing
 from noisewise.regression.units import Units
 from noisewise.schema import Schema
 from noisewise.statistics.feature import Feature
 from noisewise.types import Floats, Integers
 
-__all__ = ["MomentsRegression", "Place", "SummedRows"]
+if TYPE_CHECKING:
+    from noisewise.regression.observed import Observed
+    from noisewise.regression.problem import Problem
+
+__all__ = ["LinearMoments", "MomentsRegression", "Place", "SummedRows"]
 
 
 class Place(Protocol):
@@ -57,3 +62,17 @@ class MomentsRegression(Protocol):
     def covariates(self) -> object: ...
     @property
     def rows_at(self) -> Callable[..., SummedRows]: ...  # (place, theta)
+
+
+class LinearMoments(MomentsRegression, Protocol):
+    """A linear one: what is believed of it, and the numbers its methods start from."""
+
+    @property
+    def coefficients(self) -> object: ...
+    @property
+    def noise(self) -> object: ...
+    @property
+    def prior(self) -> object: ...
+    @property
+    def sharing(self) -> Sharing: ...
+    def problem_of(self, observed: Observed, *, as_normal: bool = False) -> Problem: ...

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from noisewise.errors import InvalidSpec
+from noisewise.populations.parameters import offers
 from noisewise.populations.text import call_text, number_text, prior_text, read_value
 from noisewise.regression.glm.given_rows import GivenRows
 from noisewise.regression.priors import GivenMoments, NormalCovariates, NormalInverseGamma
@@ -45,6 +46,8 @@ def belief_text(value: Any) -> str:
     """What is believed, as the text that reads back as it."""
     if isinstance(value, str):
         return repr(value)
+    if offers(value, "law_text"):
+        return str(value.law_text())
     if type(value) in NAME_OF:
         name = NAME_OF[type(value)]
         return call_text(name, [], {field: number_text(getattr(value, field)) for field in OURS[name][1]})

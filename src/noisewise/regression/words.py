@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from noisewise.errors import Unsupported
 from noisewise.regression.configurations import Configurations, has_conditions
 from noisewise.regression.observed import Observed
 from noisewise.regression.priors import NOISE_SHAPE, NOISE_SHARE, GivenMoments
 from noisewise.regression.problem import LocationX, NormalX, Problem
-from noisewise.regression.subject import MomentsRegression
-
-if TYPE_CHECKING:
-    from noisewise.regression.model import LinearRegression
+from noisewise.regression.subject import LinearMoments, MomentsRegression
 
 
-def law_in_words(model: LinearRegression, problem: Problem) -> str:
+def law_in_words(model: LinearMoments, problem: Problem) -> str:
     """Holders, covariates and priors: one sentence without its full stop."""
     holders = len(problem.holders)
     rows = sum(holder.n * holder.block for holder in problem.holders)
@@ -56,13 +52,13 @@ def unseen_parts(problem: Problem) -> list[str]:
     return said
 
 
-def conditions_in_words(model: LinearRegression) -> str:
+def conditions_in_words(model: LinearMoments) -> str:
     """The features that hold a yes/no condition, by name."""
     names = [str(feature) for feature in model.conditions]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def taken_for_normal(model: LinearRegression, method: str) -> str:
+def taken_for_normal(model: LinearMoments, method: str) -> str:
     """What is to be said first where a method takes yes/no features for normal numbers."""
     one = len(model.conditions) == 1
     return (
@@ -72,7 +68,7 @@ def taken_for_normal(model: LinearRegression, method: str) -> str:
     )
 
 
-def response_caution(model: LinearRegression) -> list[str]:
+def response_caution(model: LinearMoments) -> list[str]:
     """What is to be said first of a response that no normal scatter describes."""
     if not has_conditions(model.response):
         return []
@@ -107,7 +103,7 @@ def collinear_caution(model: MomentsRegression, observed: Observed) -> list[str]
     return said
 
 
-def require_location_model(model: LinearRegression, observed: Observed) -> None:
+def require_location_model(model: LinearMoments, observed: Observed) -> None:
     """Refuse yes/no features where nothing that is right for them can be done."""
     if not model.conditions or isinstance(model.covariates, GivenMoments | str):
         return

@@ -229,6 +229,29 @@ def band_plot(
     return finish(figure, path)
 
 
+def reliability_plot(
+    predicted: tuple[ArrayLike, ArrayLike, ArrayLike],
+    observed: tuple[ArrayLike, ArrayLike, ArrayLike],
+    path: Target = None,
+    *,
+    x_label: str,
+    y_label: str,
+) -> bytes:
+    """Observed shares against predictions, each (value, low, high), beside the diagonal."""
+    figure = Figure(figsize=(4.6, 4.4), layout="constrained")
+    axes = figure.add_subplot()
+    x, y = (np.array([np.asarray(part, float) for part in side]) for side in (predicted, observed))
+    ends = [max(0.0, min(x.min(), y.min()) - 0.02), min(1.0, max(x.max(), y.max()) + 0.02)]
+    axes.plot(ends, ends, color=GREY, linewidth=1, linestyle="--", label="predicted = observed")
+    axes.hlines(y[0], x[1], x[2], color=BLUE, linewidth=1.2)
+    axes.vlines(x[0], y[1], y[2], color=BLUE, linewidth=1.2)
+    axes.plot(x[0], y[0], linestyle="none", marker="o", markersize=5, color=BLUE, label="a bin of rows")
+    axes.set(xlabel=x_label, ylabel=y_label, xlim=ends, ylim=ends, aspect="equal")
+    tidy(axes)
+    shared_legend(figure, [axes])
+    return finish(figure, path)
+
+
 def heat_map(
     values: ArrayLike,
     path: Target = None,

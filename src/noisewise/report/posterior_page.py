@@ -105,7 +105,7 @@ def lead_of(posterior: Posterior) -> str:
     """Where the answer comes from; before it, in the verdict's words, why to take care."""
     count = len(posterior.releases)
     source = "a release" if count == 1 else f"{count} releases"
-    price = f" at {price_words(posterior.releases)}" if count else ""
+    price = price_words(posterior.releases) if count else ""
     lead = (
         f"From {source} under differential privacy{price}. The noise that protects the records is part of the model, "
         "so the intervals hold it."

@@ -17,7 +17,7 @@ from typing import cast
 
 import numpy as np
 
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 from noisewise.report.densities import Bars, Mark
 from noisewise.report.words import FEWEST_SDS, noise_sds
 from noisewise.types import Floats
@@ -28,7 +28,7 @@ Published = tuple[float, float, float]  # value, low, high
 ONE_VALUE = ("median", "maximum", "minimum", "quantile")
 
 
-def published_marks(releases: Sequence[Release], column: str, *, group: str = "", level: float = 0.9) -> list[Mark]:
+def published_marks(releases: Sequence[NoisyValue], column: str, *, group: str = "", level: float = 0.9) -> list[Mark]:
     """The published numbers that lie on the axis of a column: its means, medians, extremes; of one group its mean."""
     marks = []
     for release in releases:
@@ -49,7 +49,7 @@ def published_marks(releases: Sequence[Release], column: str, *, group: str = ""
     return marks
 
 
-def published_bars(releases: Sequence[Release], column: str, level: float = 0.9) -> Bars | None:
+def published_bars(releases: Sequence[NoisyValue], column: str, level: float = 0.9) -> Bars | None:
     """The first published histogram of a column: shares for each unit, or of each level; None where there is none."""
     for release in releases:
         plain = release.statistic.to_dict()
@@ -68,7 +68,7 @@ def published_bars(releases: Sequence[Release], column: str, level: float = 0.9)
     return None
 
 
-def group_means(release: Release, level: float = 0.9) -> Mapping[str, Mapping[str, Published | None]]:
+def group_means(release: NoisyValue, level: float = 0.9) -> Mapping[str, Mapping[str, Published | None]]:
     """By feature and group the published sum over the published count with its reach; None where the count is small."""
     names = dict(zip(release.statistic.groups(release.schema), group_names(release), strict=True))
     value, sds = np.asarray(release.estimate, float), noise_sds(release)
@@ -85,7 +85,7 @@ def group_means(release: Release, level: float = 0.9) -> Mapping[str, Mapping[st
     return found
 
 
-def group_names(release: Release) -> list[str]:
+def group_names(release: NoisyValue) -> list[str]:
     """The groups by their levels alone: north, or north, f; none where a release has no groups."""
     by = release.statistic.by_group()[0]
     cells = itertools.product(*(release.schema.levels(name).levels for name in by))
@@ -97,7 +97,7 @@ def reach_of(level: float) -> float:
     return NormalDist().inv_cdf((1 + level) / 2)
 
 
-def _whole_edges(release: Release, column: str, edges: Floats) -> Floats:
+def _whole_edges(release: NoisyValue, column: str, edges: Floats) -> Floats:
     """The edges inside the column's bounds, with those at their ends: the outer cells reach to them."""
     bounds = release.schema.bounded(column)
     inner = edges[(edges > bounds.low) & (edges < bounds.high)]

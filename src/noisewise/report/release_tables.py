@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from noisewise.html import Section, Table
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 from noisewise.report.published import group_means
 from noisewise.report.words import SIMULATED, noise_sds, release_facts, with_spread
 from noisewise.statistics.units import component_units
@@ -17,14 +17,15 @@ __all__ = ["guarantee_sentence", "release_sections", "release_table"]
 MOST_ROWS, MOST_RELEASES = 60, 12
 
 
-def release_sections(releases: Sequence[Release]) -> list[Section]:
+def release_sections(releases: Sequence[NoisyValue]) -> list[Section]:
     """All that left the holder, release by release, and how to state the guarantee."""
     text = "All that left the holder. Each file carries its own noise law, from which the likelihood was built."
     first = Section("What was released, and at which price", text)
     parts = []
     for number, release in enumerate(releases[:MOST_RELEASES], start=1):
         facts = [("Simulated", f"SIMULATED: {SIMULATED}")] if release.simulated else []
-        facts += [*release_facts(release), ("Data set", release.dataset), ("File", release.hash)]
+        facts += [*release_facts(release), ("Records" if release.is_foreign else "Data set", _records(release))]
+        facts.append(("File", release.hash))
         which = f"Release {number}" if len(releases) > 1 else ""
         parts.append(Section("", which, facts=facts, tables=[release_table(release)]))
     if len(releases) > MOST_RELEASES:
@@ -32,7 +33,11 @@ def release_sections(releases: Sequence[Release]) -> list[Section]:
     return [first, *parts, Section("How to state the guarantee", guarantee_sentence(releases))]
 
 
-def release_table(release: Release) -> Table:
+def _records(release: NoisyValue) -> str:
+    return f"{release.origin}." if release.is_foreign else release.dataset
+
+
+def release_table(release: NoisyValue) -> Table:
     """The published numbers with the spread of their noise: a row for each, or for each group."""
     if release.statistic.groups(release.schema):
         return _group_table(release)
@@ -46,23 +51,26 @@ def release_table(release: Release) -> Table:
     return Table(("number", "published", "sd of its noise"), rows[:MOST_ROWS], _left(len(rows), "numbers"))
 
 
-def guarantee_sentence(releases: Sequence[Release]) -> str:
+def guarantee_sentence(releases: Sequence[NoisyValue]) -> str:
     """A sentence to cite: what the guarantee is of, between which neighbours, and that inference spends nothing."""
     promises = dict.fromkeys(
-        f"{release.statistic} satisfies {release.guarantee} ({release.guarantee.kind}) between data sets that differ "
+        f"{release.statistic} satisfies {release.price.removesuffix('.')} between data sets that differ "
         + ("in one record" if release.schema.is_change_one else "by one record more or less")
         for release in releases
+        if not release.is_foreign
     )
+    foreign = list(dict.fromkeys(f"{release.statistic}: {release.price}" for release in releases if release.is_foreign))
     simulated = any(release.simulated for release in releases)
     warning = " (Simulated releases: no real records stand behind them.)" if simulated else ""
+    told = [f"The published value of {'; that of '.join(promises)}."] if promises else []
     return (
-        f"The published value of {'; that of '.join(promises)}. The estimates on this page are computed from published "
+        f"{' '.join([*told, *foreign])} The estimates on this page are computed from published "
         "values and public assumptions alone: such post-processing keeps the guarantee and costs nothing more."
         + warning
     )
 
 
-def _group_table(release: Release) -> Table:
+def _group_table(release: NoisyValue) -> Table:
     groups = release.statistic.groups(release.schema)
     size = len(release.value) // len(groups)
     names = [label.removeprefix(f"{groups[0]}: ") for label in release.labels[:size]]

@@ -9,7 +9,7 @@ import numpy as np
 
 from noisewise.laws import Form, additive_law
 from noisewise.printable import printable
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 from noisewise.statistics.presence import left_out_of
 from noisewise.statistics.protocol import Average
 from noisewise.statistics.units import component_units, feature_unit
@@ -22,15 +22,32 @@ FEW = "too few to say"
 FEWEST_SDS = 4  # of a noisy count, above which a ratio to it means something
 
 
-def describe_release(release: Release) -> str:
+def describe_release(release: NoisyValue) -> str:
     """Everything a reader of a release file may want to know, in plain sentences."""
     lines = [f"SIMULATED: {SIMULATED}"] if release.simulated else []
     lines += [told if term in (CLAMPING, LEFT_OUT) else f"{term}: {told}" for term, told in release_facts(release)]
-    lines += ["", *value_lines(release), "", f"Data set {release.dataset}, {release.hash}."]
+    lines += ["", *value_lines(release), "", f"{release.origin}, {release.hash}."]
     return "\n".join(map(printable, lines))
 
 
-def release_facts(release: Release) -> list[tuple[str, str]]:
+def describe_survey(releases: Sequence[NoisyValue]) -> str:
+    """A survey's answers, question by question."""
+    answers = sum(release.schema.largest_n for release in releases)
+    first = releases[0]
+    lines = [f"SIMULATED: {SIMULATED}"] if first.simulated else []
+    lines += [
+        f"Released: the answers of a survey, {answers} people, each of whom answered one of {len(releases)} questions.",
+        f"Price: {first.price.removesuffix('.')}, for each person.",
+        f"Neighbours: {first.schema.neighbours}; {_neighbours(first)}",
+        "",
+    ]
+    for release in releases[:MOST_LINES]:
+        lines += [f"{release.statistic}, of {release.schema.largest_n} people:", *value_lines(release)]
+    lines += [f"... and {len(releases) - MOST_LINES} more questions."] if len(releases) > MOST_LINES else []
+    return "\n".join(map(printable, lines))
+
+
+def release_facts(release: NoisyValue) -> list[tuple[str, str]]:
     """What was released, at which price, between which neighbours, of which columns, with which noise; term by term."""
     schema = release.schema
     size = (
@@ -38,17 +55,17 @@ def release_facts(release: Release) -> list[tuple[str, str]]:
     )
     part = "" if release.part is None else f", part {release.part[0]} to {release.part[1]} of the data set"
     return [
-        ("Released", f"{release.statistic}, of {size}{part}."),
-        ("Price", f"{release.guarantee} ({release.guarantee.kind})."),
+        ("Measured" if release.is_foreign else "Released", f"{release.statistic}, of {size}{part}."),
+        ("Privacy" if release.is_foreign else "Price", release.price),
         ("Neighbours", f"{schema.neighbours}; {_neighbours(release)}"),
         ("Columns", f"{', '.join(f'{name} {column!r}' for name, column in schema.columns.items())}."),
         (CLAMPING, f"Values outside the bounds were {'clamped to them' if schema.outside == 'clamp' else 'refused'}."),
         *((LEFT_OUT, line) for line in _left_out(release)),
-        ("Noise", release.law.words()),
+        ("Noise", release.noise_words),
     ]
 
 
-def value_lines(release: Release) -> list[str]:
+def value_lines(release: NoisyValue) -> list[str]:
     """One line for each component: its noisy value and the noise's standard deviation."""
     if not release.is_categorical and release.statistic.kind == "records":
         answers = release.estimate
@@ -64,7 +81,7 @@ def value_lines(release: Release) -> list[str]:
     return lines + _means_of_present(release)
 
 
-def group_lines(release: Release) -> list[str]:
+def group_lines(release: NoisyValue) -> list[str]:
     """A table by group; beside counts also each group's mean, with the standard deviation that noise gives it."""
     groups, estimate, spread = (
         release.statistic.groups(release.schema),
@@ -104,7 +121,7 @@ def group_lines(release: Release) -> list[str]:
     return lines
 
 
-def _left_out(release: Release) -> list[str]:
+def _left_out(release: NoisyValue) -> list[str]:
     """What happened to missing values, where they were left out."""
     if not left_out_of(release.statistic.columns(), release.schema):
         return []
@@ -123,7 +140,7 @@ def _ratio(values: Sequence[float], sds: Sequence[float], average: Average) -> t
     return mean, math.hypot(sds[average.total], mean * sds[average.count]) / count
 
 
-def _means_of_present(release: Release) -> list[str]:
+def _means_of_present(release: NoisyValue) -> list[str]:
     """The mean of those present, for each sum whose count was released."""
     units, lines = component_units(release.statistic, release.schema), list[str]()
     for average in release.statistic.averages(release.schema)[:MOST_LINES]:
@@ -139,21 +156,21 @@ def with_spread(value: float, sd: float) -> str:
     return f"{told} ± {f'{sd:.0f}' if 1e3 <= sd < 1e15 else f'{sd:.3g}'}"
 
 
-def noise_sds(release: Release) -> Floats:
+def noise_sds(release: NoisyValue) -> Floats:
     """The standard deviation of the noise on each published number; NaN where its scale is secret or has none."""
     if release.law.form is not Form.NUMBER:
         return np.full(len(release.value), math.nan)
     return np.asarray(additive_law(release.law).sd, float) / release.divisor
 
 
-def _spreads(release: Release) -> Sequence[str]:
+def _spreads(release: NoisyValue) -> Sequence[str]:
     law = release.law
     if law.form is not Form.NUMBER:
         return [""] * len(release.value)
     return [f"  (noise sd {sd / release.divisor:.4g})" for sd in additive_law(law).sd]
 
 
-def _neighbours(release: Release) -> str:
+def _neighbours(release: NoisyValue) -> str:
     if release.schema.is_change_one:
         return "the guarantee compares data sets in which one record was replaced; n is public."
     return "the guarantee compares data sets with one record more or less."

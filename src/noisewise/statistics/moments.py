@@ -8,6 +8,11 @@ that methods for non-normal covariates need. `average=k` sums rows in blocks of 
 before the products are taken (change-one only: a block is a position). The joint sensitivity of all components is in
 `moment_bounds.py`, its proofs in docs/sensitivity-of-moments.md.
 
+Products that carry nothing new are left out, so that no noise is spent on them: the square of an entry v that takes two
+values l and h, for v^2 = (l + h) v - l h follows from its sum where that is released, and the product of two conditions
+that exclude each other, which is 0 where neither is centred. Shortened and averaged rows have no such products, and
+with `fourth=True` all are kept. `earlier` has all of them, too, as releases of format 1 do.
+
 Where values may be absent (`missing="leave-out"`), a row is present where all its columns are, and an absent one adds
 nothing: the number of those present, 1 * 1, is then private under change-one, too, and
 
@@ -19,13 +24,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.errors import InvalidArgument, InvalidSpec, Unsupported
 from noisewise.exact import fraction, integer
 from noisewise.exact import text as exact_text
 from noisewise.lattice import Lattice, entry_steps, lattice_for
@@ -48,6 +54,7 @@ from noisewise.statistics.moment_rows import (
     named_numbers,
     standardised,
 )
+from noisewise.statistics.polynomial import exclude_each_other, is_two_valued
 from noisewise.statistics.presence import (
     PresentRow,
     left_out_of,
@@ -81,6 +88,7 @@ class Moments(FeatureSums):
     scale: Named
     shrink: Fraction | None
     average: int | None
+    redundant: bool
     kind: ClassVar[str] = "moments"
     leaves_out: ClassVar[bool] = True
 
@@ -115,6 +123,66 @@ class Moments(FeatureSums):
             raise InvalidArgument(f"More than {LARGEST_ROW} products; name fewer features.", argument="features")
         if self.shrink is not None:
             check_shortened((*x, y), 4 if self.fourth else 2)
+        assign(self, "redundant", False)
+
+    @classmethod
+    def from_entries(cls, entries: Mapping[str, object]) -> Self:
+        """A file without the entry "entries" holds every product; one with it must list those that are held."""
+        given = {name: value for name, value in entries.items() if name != "entries"}
+        made = super(Moments, cls).from_entries(given)
+        if "entries" not in entries:
+            return made.with_every_product()
+        if entries["entries"] != made._kept():
+            raise InvalidSpec("entries does not list the products that these moments hold.", where="statistic.entries")
+        return made
+
+    @property
+    def is_new_in_format_2(self) -> bool:
+        """True where products are left out, which readers of format 1 would take to be there."""
+        return bool(self._dropped()) and not self.redundant
+
+    @property
+    def earlier(self) -> Moments | None:
+        """The same moments as earlier versions released them, with every product; None where these are they."""
+        return self.with_every_product() if self.is_new_in_format_2 else None
+
+    def with_every_product(self) -> Self:
+        """The same with the products that follow from others, as files of format 1 hold them."""
+        if not self._dropped():
+            return self
+        made = copy(self)
+        object.__setattr__(made, "redundant", True)
+        return made
+
+    @classmethod
+    def from_formula(
+        cls,
+        formula: str,
+        schema: Schema,
+        *,
+        family: str = "linear",
+        centre: Mapping[str, object] | None = None,
+        **options: Any,
+    ) -> Self:
+        """The sums that a regression in words needs: what a holder releases for `nw.regression(formula, schema)`.
+
+        Parameters
+        ----------
+        formula : such as 'cost ~ age + smoker + C(region)'; docs/formulas.md has the language.
+        schema : the public facts about the records; it alone decides what the formula means.
+        family : "linear", "logistic", "probit" or "poisson": whether y'y is among the sums.
+        centre : public numbers as for `Moments`; by default the middle of the bounds of every number, `{}` for none.
+        options : `scale`, `shrink`, `average`, `fourth`, `parts` as for `Moments`.
+
+        Examples
+        --------
+        `plan(Moments.from_formula("cost ~ age + smoker", schema), schema, guarantee=GaussianDP(1))`
+        """
+        from noisewise.statistics.formula import likely_centre, parts_of, read_formula
+
+        read = read_formula(formula, schema, family)
+        own = {"parts": parts_of(family), "centre": likely_centre(read, schema) if centre is None else centre}
+        return cls(read.features, read.response, intercept=read.intercept, **own | options)
 
     @property
     def block(self) -> int:
@@ -147,17 +215,56 @@ class Moments(FeatureSums):
         """For each component the indices into w of its factors: two, or four for a fourth moment."""
         first = 1 if self.intercept else 0
         last = first + len(self.features)
-        pairs: list[Monomial] = []
-        for a, b in itertools.combinations_with_replacement(range(last + 1), 2):
-            part = "xx" if b < last else "xy" if a < last else "yy"
-            is_public = schema.is_change_one and b < first and not self.needs(schema)  # 1 * 1 = n
-            if part in self.parts and not is_public:
-                pairs.append((a, b))
+        is_public = schema.is_change_one and not self.needs(schema)  # 1 * 1 = n
+        left_out = frozenset() if self.redundant else self._dropped()
+        pairs = [pair for pair in self._asked() if pair not in left_out and not (is_public and pair[1] < first)]
         if self.fourth:
             known = 2 if self.intercept else 0  # products of degree 1 and 2 are among the pairs already
             quadruples = itertools.combinations_with_replacement(range(last), 4)
             pairs += [q for q in quadruples if sum(a >= first for a in q) > known]
         return tuple(pairs)
+
+    def _asked(self) -> list[Monomial]:
+        """The pairs of the parts that are asked for, whether they tell something new or not."""
+        last = len(self.features) + (1 if self.intercept else 0)
+
+        def part(a: int, b: int) -> str:
+            return "xx" if b < last else "xy" if a < last else "yy"
+
+        pairs = itertools.combinations_with_replacement(range(last + 1), 2)
+        return [pair for pair in pairs if part(*pair) in self.parts]
+
+    def _dropped(self) -> frozenset[Monomial]:
+        """The pairs that follow from the others, whatever the schema."""
+        if self.shrink is not None or self.block > 1 or self.fourth:
+            return frozenset()
+        row, centres = (*self.features, self.response), dict(self.centre)
+        first, asked = (1 if self.intercept else 0), self._asked()
+        summed = {pair[1] for pair in asked if first and pair[0] == 0}
+
+        def is_told(a: int, b: int) -> bool:
+            one, other = row[a - first], row[b - first]
+            if a == b:
+                return a in summed and is_two_valued(one)
+            return exclude_each_other(one, other) and not (centres.get(str(one)) or centres.get(str(other)))
+
+        return frozenset(pair for pair in asked if pair[0] >= first and is_told(*pair))
+
+    def implied(self, schema: Schema) -> dict[Monomial, tuple[Fraction, Fraction]]:
+        """The sums that were left out: sum w_a w_b = slope * sum w_b + constant * (number of rows), for each (a, b)."""
+        if self.redundant:
+            return {}
+        box, first = self._box(schema), 1 if self.intercept else 0
+        values = {(a, b): box[b - first] for a, b in self._dropped() if a == b}
+        zero = (Fraction(0), Fraction(0))
+        return dict.fromkeys(self._dropped(), zero) | {
+            pair: (low + high, -low * high) for pair, (low, high) in values.items()
+        }
+
+    def _kept(self) -> list[list[int]]:
+        """The pairs that are there, as a file lists them; the number of rows, (0, 0), goes without saying."""
+        dropped = self._dropped()
+        return [list(pair) for pair in self._asked() if pair not in dropped and not (self.intercept and pair == (0, 0))]
 
     def row(self, schema: Schema) -> tuple[Feature, ...]:
         """The products that are summed, as features of one record.
@@ -279,6 +386,8 @@ class Moments(FeatureSums):
             data["fourth"] = True
         if self.average is not None:
             data["average"] = self.average
+        if self.is_new_in_format_2:
+            data["entries"] = self._kept()
         return data
 
     def __str__(self) -> str:

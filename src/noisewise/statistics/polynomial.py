@@ -39,6 +39,25 @@ def is_zero(feature: Feature) -> bool:
     return _written_out(feature) == {}
 
 
+def is_two_valued(feature: Feature) -> bool:
+    """Whether a feature is shown to be a + b c with c a product of conditions: it takes two values, and
+
+    f^2 = (l + h) f - l h      for the two values l and h.
+    """
+    found = _written_out(feature)
+    varying = [term for term in found or {} if term != NOTHING]
+    return len(varying) == 1 and all(atom[0] in INDICATORS for atom, _ in varying[0])
+
+
+def exclude_each_other(one: Feature, other: Feature) -> bool:
+    """Whether two conditions are shown never to hold at once: levels of a column, intervals of a number."""
+    if one.operation != other.operation or one.operation not in INDICATORS or one.arguments[0] != other.arguments[0]:
+        return False
+    if one.operation == "equals":
+        return str(one.arguments[1]) != str(other.arguments[1])  # the level 1 and the word '1' are one level
+    return bool(one.arguments[2] < other.arguments[1] or other.arguments[2] < one.arguments[1])
+
+
 def _written_out(feature: Feature) -> Polynomial | None:
     try:
         return feature.fold(PolynomialAlgebra())

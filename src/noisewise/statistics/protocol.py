@@ -15,12 +15,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from noisewise.errors import InvalidArgument, Unregistered
+from noisewise.errors import InvalidArgument, Unregistered, Unsupported
 from noisewise.lattice import Lattice
 from noisewise.laws import Law
 from noisewise.schema import Schema
@@ -157,10 +157,26 @@ class Statistic(ABC):
         """How many rows, by position, are averaged before anything else: 1 unless the statistic says otherwise."""
         return 1
 
+    @property
+    def is_new_in_format_2(self) -> bool:
+        """True where readers of release format 1 would misread it, its features apart."""
+        return False
+
+    @property
+    def earlier(self) -> Statistic | None:
+        """What earlier versions released where today this statistic is, where the two differ; else None."""
+        return None
+
     @classmethod
     def from_entries(cls, entries: Mapping[str, object]) -> Self:
         """The statistic from its plain form in a file, its features read."""
         return cls(**entries)
+
+    @classmethod
+    def from_formula(cls, formula: str, schema: Schema, *, family: str = "linear", **options: Any) -> Statistic:
+        """The statistic that a regression in words needs, as in moments('cost ~ age'); most kinds have none."""
+        del schema, family, options
+        raise Unsupported(f"A {cls.kind} takes no formula such as {formula[:60]!r}; moments('cost ~ age') does.")
 
     @abstractmethod
     def columns(self) -> tuple[str, ...]:

@@ -32,8 +32,9 @@ def statistic_kind(name: str) -> type[Statistic] | None:
 
 
 def statistic_names() -> tuple[str, ...]:
-    """The names as they are written in a text."""
-    return tuple(KINDS)
+    """The names as people write them in a text; groups are written mean(x, by=region)."""
+    grouped = (GroupedMean, GroupedSum, GroupedCount)
+    return tuple(name for name, kind in KINDS.items() if kind not in grouped)
 
 
 def statistic_kinds() -> tuple[type[Statistic], ...]:

@@ -21,6 +21,7 @@ from typing import Any
 from noisewise.errors import InvalidSpec, NoisewiseError
 from noisewise.expressions import parsed
 from noisewise.printable import did_you_mean, shown
+from noisewise.schema import Schema
 from noisewise.statistics.feature import Feature, as_feature, column, constant
 from noisewise.statistics.protocol import Statistic
 from noisewise.statistics.registry import statistic_kind, statistic_names
@@ -46,7 +47,7 @@ EXAMPLES: Mapping[str, str] = {
     "truncated_sum": "truncated_sum([income], income, 0, 120)",
     "histogram": "histogram(region) for a column with levels, histogram(age, [20, 40, 60]) for one with bounds",
     "marginals": "marginals([region, sex]) or marginals([region, sex], [sex, smoker])",
-    "moments": "moments([age, smoker], cost)",
+    "moments": "moments([age, income], cost) or moments('cost ~ age + smoker', family='linear')",
     "smallest_eigenvalue": "smallest_eigenvalue([age, income], shrink=2)",
     "median": "median(income)",
     "maximum": "maximum(income)",
@@ -90,9 +91,12 @@ INSTEAD: Mapping[str, str] = {
 }
 
 
-def statistic(text: str) -> Statistic:
-    """Read a statistic such as 'mean(income, income**2)'."""
-    read = _Reader(text).read()
+def statistic(text: str, schema: Schema | None = None) -> Statistic:
+    """Read a statistic such as 'mean(income, income**2)'.
+
+    The schema is asked for by formulas alone: "moments('cost ~ age + smoker')".
+    """
+    read = _Reader(text, schema).read()
     if not isinstance(read, Statistic):
         raise InvalidSpec(
             f"{_short(text)} is not a statistic; write one of {', '.join(statistic_names())} around it.",
@@ -124,9 +128,9 @@ def statistic_from_dict(data: Mapping[str, Any]) -> Statistic:
 
 
 def is_new_in_format_2(statistic: Statistic) -> bool:
-    """True where a statistic has a feature that readers of release format 1 do not know."""
+    """True where a statistic, or one of its features, is none that readers of release format 1 know."""
     plain: Mapping[str, Any] = statistic.to_dict()
-    if "by" in plain:
+    if "by" in plain or statistic.is_new_in_format_2:
         return True
     one = [plain[key] for key in ("feature", "condition", "response") if key in plain]
     texts = [*plain.get("features", ()), *one]
@@ -181,10 +185,11 @@ def _check_histogram(column: object, second: object) -> None:
 class _Reader:
     """Walks the syntax tree of one text; every node that may appear has a line here."""
 
-    def __init__(self, text: object) -> None:
+    def __init__(self, text: object, schema: Schema | None = None) -> None:
         if not isinstance(text, str) or not text.strip() or len(text) > LONGEST_TEXT:
             raise InvalidSpec(f"Expected a text such as 'mean(income)', not {shown(text)}.", where="statistic")
         self.text = text
+        self.schema = schema
 
     def read(self) -> Any:
         try:
@@ -298,7 +303,21 @@ class _Reader:
             return self.refuse(node)
         if name == "histogram":
             _check_histogram(*args[:2], *[None] * (2 - len(args)))
+        if args and args[0] == str(args[0]) and name in statistic_names():
+            return self.regressed(name, args, named)
         return _call(make, args, named, name)
+
+    def regressed(self, name: str, args: list[Any], named: dict[str, Any]) -> Any:
+        """A statistic of a formula, moments('cost ~ age + smoker')."""
+        kind = statistic_kind(name)
+        if kind is None or "~" not in args[0]:
+            return _call(kind or FEATURES[name], args, named, name)
+        if self.schema is None:
+            raise InvalidSpec(
+                f"{_short(self.text)} holds a formula, which only a schema can read: statistic(text, schema).",
+                where="moments",
+            )
+        return _call(kind.from_formula, [args[0], self.schema, *args[1:]], named, name)
 
     def refuse(self, node: ast.AST | None) -> Any:
         said = ast.unparse(node) if isinstance(node, ast.expr) else "this"

@@ -23,7 +23,7 @@ from noisewise.inference.number_draws import NumberDraws
 from noisewise.inference.posterior import Posterior
 from noisewise.regression.answers import condition_words, one_more
 from noisewise.regression.prediction import KINDS, MOST_LINES, STREAM, Prediction, feature_rows, line_draws
-from noisewise.release import Release
+from noisewise.release import NoisyValue
 from noisewise.types import Floats, Theta
 
 if TYPE_CHECKING:
@@ -71,14 +71,15 @@ def predict(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Effects:
-    """e^beta of every feature: the posterior median and the ends of its equal-tailed interval at `level`."""
+    """An effect of every feature: the posterior median and the ends of its equal-tailed interval at `level`."""
 
-    name: str  # odds ratio, rate ratio
+    name: str  # odds ratio, rate ratio, average change of the probability
     features: tuple[str, ...]
     median: Floats
     low: Floats
     high: Floats
     level: float
+    left_out: tuple[str, ...] = ()  # why some have none
 
     def __len__(self) -> int:
         return len(self.median)
@@ -89,10 +90,11 @@ class Effects:
         for k, feature in enumerate(self.features[:MOST_LINES]):
             table.append([feature, *(f"{value[k]:.4g}" for value in (self.median, self.low, self.high))])
         widths = [max(len(line[k]) for line in table) for k in range(4)]
-        return "\n".join(
+        lines = [
             "  ".join([line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))])
             for line in table
-        )
+        ]
+        return "\n".join([*lines, *(f"Left out: {reason}." for reason in self.left_out)])
 
 
 def effects(model: MomentsGlm, posterior: Posterior, *, level: float) -> Effects:
@@ -110,7 +112,7 @@ def effects(model: MomentsGlm, posterior: Posterior, *, level: float) -> Effects
     return Effects(model.link.ratio, names, np.exp(np.median(draws, axis=0)), np.exp(low), np.exp(high), share)
 
 
-def answer_sources(model: MomentsGlm, theta: Theta, releases: Sequence[Release]) -> tuple[AnswerSource, ...]:
+def answer_sources(model: MomentsGlm, theta: Theta, releases: Sequence[NoisyValue]) -> tuple[AnswerSource, ...]:
     """One source for each feature: its coefficient, and what one unit more of it multiplies the odds or the rate by."""
     sources = []
     for feature in model.features:
@@ -121,5 +123,8 @@ def answer_sources(model: MomentsGlm, theta: Theta, releases: Sequence[Release])
             numbers.append(Drawn(model.link.ratio, np.exp(values), "", str(feature)))
             of_what = f" times the {model.link.ratio.split()[0]} of {condition_words(model.response)}"
             lines.append(Headline(one_more(feature, releases), numbers[-1], "goes with", of_what))
+        else:
+            of_what = f" on the {model.link.name} scale of {condition_words(model.response)}"
+            lines.append(Headline(one_more(feature, releases), numbers[0], "goes with", of_what, is_signed=True))
         sources.append(NumberDraws(str(feature), tuple(numbers), tuple(lines)))
     return tuple(sources)

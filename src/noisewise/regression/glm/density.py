@@ -21,6 +21,7 @@ from noisewise.compilation import njit
 from noisewise.inference.hamiltonian import walk_of
 from noisewise.regression.coordinates import OVERFLOW, Belief, covariates_prior, read_covariates
 from noisewise.regression.density import Scratch, members_density
+from noisewise.regression.glm.point_moments import point_moments, pull_points
 from noisewise.regression.glm.row_moments import (
     RowScratch,
     begin_pulls,
@@ -39,6 +40,7 @@ class Covariates(NamedTuple):
     offset: Floats  # (C, d)
     slope: Floats  # (C, d, k)
     tilt: Floats  # (C, s)
+    log_weight: Floats  # (C,)
     contrast: Floats  # (C, r)
     effects: int  # Z (k, r) row by row
     tilts: int  # u (s,)
@@ -149,7 +151,7 @@ def _read(
     r = covariates.contrast.shape[1]
     largest = -np.inf
     for c in range(count):
-        total = 0.0
+        total = covariates.log_weight[c]
         for j in range(covariates.tilt.shape[1]):
             total += covariates.tilt[c, j] * position[covariates.tilts + j]
         shared.log_share[c] = total
@@ -189,6 +191,8 @@ def mixed_moments(
     mapping: Floats, pairs: Integers, size: int, response: Floats, shared: Shared, row: RowScratch, covariance: Floats
 ) -> bool:
     """M (shared.middle) and C of a holder's rows, and those of every combination; False where no row would be kept."""
+    if shared.factor.shape[2] == 0:  # no numbers: C of each combination is not needed
+        return point_moments(mapping, pairs, size, response, shared, row, covariance)
     total = 0.0
     for c in range(len(shared.share)):
         kept = split_row(shared.theta, shared.mean[c], shared.factor[c], response, row)
@@ -228,6 +232,9 @@ def _pull_group(g: int, data: GlmData) -> None:
     """From the pulls on a group's M and C to those on theta, the shares, and the law within every combination."""
     groups, work, shared, row = data.groups, data.scratch, data.shared, data.row
     size, n, pairs = groups.size[g], groups.n[g], groups.pairs[g]
+    if shared.factor.shape[2] == 0:
+        pull_points(n, groups.map[g], pairs, size, data.responses[g], work.pull, work.grip, shared, row)
+        return
     average, count = 0.0, len(shared.share)
     totals = np.zeros(count)
     for c in range(count):

@@ -7,6 +7,7 @@ n mu_3/(n mu_2 + noise variance)^(3/2), is that of rows at one draw, the median 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from noisewise.regression.glm.problem import GlmProblem
 from noisewise.regression.glm.sampler import GlmFit
 from noisewise.regression.location import draw_configurations
+from noisewise.regression.marginal import FEWEST_ROWS, SHARE_OF_ROOT
 from noisewise.regression.problem import Holder
 from noisewise.types import Floats
 
@@ -30,6 +32,11 @@ class ClampedShare:
     rows: float
     clamps: bool
 
+    @property
+    def is_felt(self) -> bool:
+        """Whether that is more than one row, and more than the sums' own scatter hides (as for a line)."""
+        return self.rows * self.share > max(FEWEST_ROWS, SHARE_OF_ROOT * math.sqrt(self.rows))
+
 
 def clamped_share(problem: GlmProblem, fit: GlmFit) -> ClampedShare:
     """Of the holder with most of them."""
@@ -37,6 +44,17 @@ def clamped_share(problem: GlmProblem, fit: GlmFit) -> ClampedShare:
     shares = _flat(fit.share)[_some(fit, MOST_DRAWS)]
     found = [_holder_share(holder, shares, means, factors) for holder in problem.holders]
     return max(found, key=lambda one: one.share * one.rows)
+
+
+def few_clamped(problem: GlmProblem, fit: GlmFit) -> list[str]:
+    """What is to be said where some rows were clamped, but so few that it does not show."""
+    found = clamped_share(problem, fit)
+    if found.is_felt or found.rows * found.share <= FEWEST_ROWS:
+        return []
+    return [
+        f"By the fitted model about {found.rows * found.share:.0f} of {found.rows:.0f} rows have a number beyond its "
+        "bounds, which is not modelled, and too few to matter."
+    ]
 
 
 def _holder_share(holder: Holder, shares: Floats, means: Floats, factors: Floats) -> ClampedShare:
@@ -75,7 +93,8 @@ def _largest(problem: GlmProblem, x: Floats, y: Floats) -> float:
         products = own[:, holder.pairs[:, 0]] * own[:, holder.pairs[:, 1]]
         away = products - products.mean(axis=0)
         spread = holder.n * np.square(away).mean(axis=0) + holder.variance
-        worst = max(worst, float(np.max(np.abs(holder.n * (away**3).mean(axis=0)) / spread**1.5)))
+        skew = np.abs(holder.n * (away**3).mean(axis=0)) / spread**1.5
+        worst = max(worst, float(np.max(skew, initial=0.0)))
     return worst
 
 

@@ -11,8 +11,9 @@ from noisewise.errors import Unsupported
 from noisewise.inference.methods import AUTO, Found, Method, Methods
 from noisewise.inference.settings import Settings
 from noisewise.inference.verdict import Verdict
-from noisewise.regression.glm.covariates import working_law
-from noisewise.regression.glm.fitness import clamped_share, skewness
+from noisewise.regression.glm.covariates import completed, observed_combinations, wide_cells, working_law
+from noisewise.regression.glm.fitness import clamped_share, few_clamped, skewness
+from noisewise.regression.glm.histograms import without_cells
 from noisewise.regression.glm.problem import (
     GlmProblem,
     coefficient_belief,
@@ -35,7 +36,7 @@ from noisewise.types import Floats
 if TYPE_CHECKING:
     from noisewise.regression.glm.model import MomentsGlm
 
-SKEW_STREAM, FELT = 5, 0.01
+SKEW_STREAM = 5
 METHODS: Methods[Method] = Methods(
     "a generalized linear model",
     Method(WEIGHTS, lambda: sample, "independent draws by importance sampling"),
@@ -46,7 +47,7 @@ METHODS: Methods[Method] = Methods(
 
 def learn(model: MomentsGlm, observed: Observed, settings: Settings) -> Found:
     """Draws of the unknowns given what was observed, in the units of the columns, and how far to trust them."""
-    problem = problem_of(model, observed)
+    problem = seen_problem(model, observed)
     fit = sample(
         problem,
         settings.rng,
@@ -56,11 +57,9 @@ def learn(model: MomentsGlm, observed: Observed, settings: Settings) -> Found:
         progress=settings.report,
         by=None if settings.method == AUTO else settings.method,
     )
-    verdict = Verdict(
-        fit.evidence,
-        notes=(*assumptions(model, problem), *undeclared(model.link, model.response), *fit.notes),
-        warnings=(*observed.warnings, *collinear_caution(model, observed), *_warnings(settings.seed, problem, fit)),
-    )
+    warnings, notes = remarks(model, problem, observed, fit, settings.seed)
+    verdict = Verdict(fit.evidence, notes=notes, warnings=(*observed.warnings, *warnings))
+    fit = replace(fit, theta=fit.theta[..., : len(model.features) + 1])  # what holders saw besides has no coefficient
     return Found(
         draws=columns_draws(model, observed, problem, fit),
         method=fit.method,
@@ -71,12 +70,30 @@ def learn(model: MomentsGlm, observed: Observed, settings: Settings) -> Found:
     )
 
 
+def remarks(
+    model: MomentsGlm, problem: GlmProblem, observed: Observed, fit: GlmFit, seed: int
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What is to be said before and after the numbers of a fit."""
+    notes = (
+        *assumptions(model, problem),
+        *few_clamped(problem, fit),
+        *undeclared(model.link, model.response),
+        *fit.notes,
+    )
+    warnings = (
+        *collinear_caution(model, observed),
+        *wide_cells(model.covariates, observed, fit.share),
+        *_warnings(seed, problem, fit),
+    )
+    return warnings, notes
+
+
 def problem_of(model: MomentsGlm, observed: Observed) -> GlmProblem:
     """Priors and observations in common units."""
     check_rows(model, observed)
     check_response(model.link, model.response, model.features, observed.schemas)
     units = feature_units(observed.units)
-    made = model.configurations(observed.schemas)
+    made = observed_combinations(model.covariates, observed)
     holders = [_whole(holder, observed, units, intercept=model.intercept) for holder in observed.holders]
     caps = [response_cap(model.link, _natural_high(holder), clamps=holder.clamps) for holder in holders]
     prior = coefficient_belief(
@@ -96,6 +113,11 @@ def problem_of(model: MomentsGlm, observed: Observed) -> GlmProblem:
         working_law(model.covariates, made, observed, intercept=model.intercept),
         units,
     )
+
+
+def seen_problem(model: MomentsGlm, observed: Observed) -> GlmProblem:
+    """The same with what holders saw of the features, where that is not what the response follows, and what counted."""
+    return completed(model.covariates, problem_of(model, observed), observed)
 
 
 def check_rows(model: MomentsGlm, observed: Observed) -> None:
@@ -127,23 +149,30 @@ def _natural_high(holder: Holder) -> float:
 
 def columns_draws(model: MomentsGlm, observed: Observed, problem: GlmProblem, fit: GlmFit) -> dict[str, Floats]:
     """The draws by name, in the units of the columns."""
-    units = observed.units
-    slopes = fit.theta[..., 1:] * units.factor[:-1]
-    draws = {INTERCEPT: fit.theta[..., 0] - slopes @ units.centre[:-1]} if model.intercept else {}
-    draws |= {str(feature): slopes[..., i] for i, feature in enumerate(model.features)}
+    draws = columns_coefficients(model, observed, fit.theta)
     return draws | natural_draws(problem.covariates, fit.share, fit.means, fit.factor)
+
+
+def columns_coefficients(model: MomentsGlm, observed: Observed, theta: Floats) -> dict[str, Floats]:
+    """The coefficients theta (..., d + 1) by name, in the units of the columns."""
+    units = observed.units
+    slopes = theta[..., 1:] * units.factor[:-1]
+    draws = {INTERCEPT: theta[..., 0] - slopes @ units.centre[:-1]} if model.intercept else {}
+    return draws | {str(feature): slopes[..., i] for i, feature in enumerate(model.features)}
 
 
 def _warnings(seed: int, problem: GlmProblem, fit: GlmFit) -> list[str]:
     """What stands before every number."""
     said, clamped = [], clamped_share(problem, fit)
-    if clamped.rows * clamped.share > 1 and clamped.share > FELT:
+    if clamped.is_felt:
         what = "were clamped" if clamped.clamps else "would have been refused"
         said.append(
             f"By the fitted model {100 * clamped.share:.2g} % of rows have a number beyond its bounds and {what}, "
-            "which is not modelled: coefficients may be biased. Release with wider bounds, and a centre and scale."
+            "which is not modelled: coefficients may be biased. Release with wider bounds, and a centre and scale, or "
+            "state the populations of numbers (covariates={...}), by which clamping is modelled."
         )
-    skew = skewness(np.random.default_rng([seed, SKEW_STREAM]), problem, fit)
+    of_sums = replace(problem, holders=tuple(without_cells(holder, problem) for holder in problem.holders))
+    skew = skewness(np.random.default_rng([seed, SKEW_STREAM]), of_sums, fit)
     if skew > SKEWNESS_LIMIT:
         said.append(
             f"The noisy sums are taken to be normal and are not (skewness {skew:.2g}): with so few rows, or so few of "

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
@@ -22,10 +22,13 @@ from noisewise.models.base import ModelBase
 from noisewise.populations.parameters import REAL, Supports, Theta
 from noisewise.regression.configurations import Configurations, has_conditions
 from noisewise.regression.glm.given_rows import GivenRows
+from noisewise.regression.glm.histograms import ReleasedHistograms, law_of
 from noisewise.regression.glm.links import LOGIT_LINK, POISSON_LINK, PROBIT_LINK, Link
+from noisewise.regression.glm.stated import StatedCovariates
 from noisewise.regression.location import CONFIGURATION_SHARE, NUMBER_COVARIANCE, NUMBER_MEAN
 from noisewise.regression.model import RESERVED, read_response
 from noisewise.regression.priors import INTERCEPT, NormalCovariates, coefficient_moments
+from noisewise.regression.sites.sharing import Sharing, changed_copy, read_sharing
 from noisewise.schema import Schema
 from noisewise.statistics.additive import read_features
 from noisewise.statistics.feature import Feature
@@ -38,14 +41,17 @@ if TYPE_CHECKING:
     from noisewise.inference.methods import Found, Method, Methods
     from noisewise.inference.posterior import Posterior
     from noisewise.inference.settings import Settings
-    from noisewise.planning import Plan
+    from noisewise.models.protocol import Model
+    from noisewise.planning import Plan, Simulable
     from noisewise.regression.confidential import MomentsLaws
     from noisewise.regression.glm.answers import Effects
     from noisewise.regression.glm.rows import GlmRows
+    from noisewise.regression.information import MomentsInformation
     from noisewise.regression.observed import Observed
     from noisewise.regression.prediction import Prediction
+    from noisewise.regression.sites.generalized import GlmFrame
     from noisewise.regression.subject import Place
-    from noisewise.release import Release
+    from noisewise.release import NoisyValue
 
 __all__ = ["LogisticRegression", "MomentsGlm", "PoissonRegression", "ProbitRegression"]
 
@@ -54,7 +60,16 @@ __all__ = ["LogisticRegression", "MomentsGlm", "PoissonRegression", "ProbitRegre
 class MomentsGlm(ModelBase):
     """What the three regressions share; `link` says how the response follows s."""
 
-    takes: ClassVar[tuple[str, ...]] = ("features", "response", "intercept", "coefficients", "covariates")
+    takes: ClassVar[tuple[str, ...]] = (
+        "features",
+        "response",
+        "intercept",
+        "coefficients",
+        "covariates",
+        "prior",
+        "spread",
+        "sites",
+    )
     needs: ClassVar[tuple[str, ...]] = ("features", "response")
     link: ClassVar[Link]
 
@@ -62,7 +77,8 @@ class MomentsGlm(ModelBase):
     response: Feature
     intercept: bool
     coefficients: object
-    covariates: NormalCovariates | GivenRows | None
+    covariates: NormalCovariates | GivenRows | StatedCovariates | ReleasedHistograms | None
+    sharing: Sharing
 
     def __init__(
         self,
@@ -71,14 +87,25 @@ class MomentsGlm(ModelBase):
         *,
         intercept: bool = True,
         coefficients: object = None,
-        covariates: NormalCovariates | GivenRows | None = None,
+        covariates: NormalCovariates | GivenRows | StatedCovariates | Mapping[str, object] | str | None = None,
+        prior: object = None,
+        spread: object = None,
+        sites: Sequence[str] | None = None,
     ) -> None:
         kind = type(self).__name__
         x = read_features(several(features, kind), kind)
         if intercept is not True and intercept is not False:
             raise InvalidArgument(f"intercept = {intercept!r:.60} must be True or False.", argument="intercept")
-        fields = {"features": x, "response": read_response(response, x, kind), "intercept": intercept}
-        for name, value in {**fields, "coefficients": coefficients, "covariates": covariates}.items():
+        fields: dict[str, object] = {
+            "features": x,
+            "response": read_response(response, x, kind),
+            "intercept": intercept,
+        }
+        names = (*([INTERCEPT] if intercept else []), *map(str, x))
+        sharing = read_sharing(coefficients, spread=spread, sites=sites, names=names)
+        coefficients = sharing.belief(coefficients, prior)
+        fields |= {"coefficients": coefficients, "covariates": law_of(covariates), "sharing": sharing}
+        for name, value in fields.items():
             object.__setattr__(self, name, value)
         if taken := [str(feature) for feature in x if str(feature) in RESERVED]:
             raise InvalidArgument(f"A feature cannot be named {taken[0]!r}; rename the column.", argument="features")
@@ -88,9 +115,10 @@ class MomentsGlm(ModelBase):
     def _check_covariates(self) -> None:
         if self.covariates is None:
             return
-        if not isinstance(self.covariates, NormalCovariates | GivenRows):
+        if not isinstance(self.covariates, NormalCovariates | GivenRows | StatedCovariates | ReleasedHistograms):
             raise InvalidArgument(
-                f"covariates = {self.covariates!r:.60}: give NormalCovariates(...), GivenRows(...) or nothing. Moments "
+                f"covariates = {self.covariates!r:.60}: give NormalCovariates(...), GivenRows(...), a population for "
+                'every number such as {"income": Gamma(shape=2, rate=0.05)}, "released", or nothing. Moments '
                 f"of a public sample, or released ones, will not do for a {self.link.name} regression: how often the "
                 "response occurs depends on the whole law of the features, not on their moments.",
                 argument="covariates",
@@ -148,9 +176,11 @@ class MomentsGlm(ModelBase):
 
     def observe(self, releases: object, settings: Settings) -> Observed:
         """What the releases say, by holder."""
-        from noisewise.regression.observed import observe
+        from noisewise.regression.glm.covariates import observed_by
 
-        return observe(releases, self.features, self.response, intercept=self.intercept, n=settings.n)
+        return observed_by(
+            self.covariates, releases, self.features, self.response, intercept=self.intercept, n=settings.n
+        )
 
     def learn(self, observed: Observed, settings: Settings) -> Found:
         """Draws of the coefficients and of the features' law."""
@@ -183,21 +213,53 @@ class MomentsGlm(ModelBase):
         return rows_at(self, place, theta)
 
     def simulate_values(
-        self, rng: np.random.Generator, plan: Plan, theta: Theta, *, n: int | None = None, approximate: bool = False
+        self,
+        rng: np.random.Generator,
+        plan: Simulable,
+        theta: Theta,
+        *,
+        n: int | None = None,
+        approximate: bool = False,
     ) -> NDArray[np.int64]:
         """The published integers (K, size) of K simulated data sets, one for each row of theta."""
         from noisewise.regression.replicate import simulate_values
 
         return simulate_values(rng, self, plan, theta, n=n)
 
-    def degrees(self, releases: tuple[Release, ...], theta: Theta) -> Degrees:
+    def degrees(self, releases: tuple[NoisyValue, ...], theta: Theta) -> Degrees:
         """Released sums against coefficients and the law of the features."""
         from noisewise.regression.degrees import moment_degrees
 
         return moment_degrees(self, releases)
 
+    def prior_rows(self, count: int) -> dict[str, Floats]:
+        """`count` values from the prior, always the same ones; of the coefficients alone where no law is stated."""
+        from noisewise.regression.glm.prior_draws import sample_coefficients
+
+        rng = np.random.default_rng(0)
+        return sample_coefficients(self, rng, count) if self.covariates is None else self.sample_prior(rng, count)
+
+    def information_engine(
+        self,
+        plan: Plan,
+        *,
+        method: str = "auto",
+        likelihood: str = "auto",
+        n: object = None,
+        seed: object = None,
+        draws: int | None = None,
+    ) -> MomentsInformation:
+        """How the Fisher information of a plan's release about this regression is computed; `choose` asks for it."""
+        from noisewise.regression.glm.information import glm_information
+
+        return glm_information(plan, self, method=method, n=n, seed=seed, draws=draws)
+
+    def spread_information(self, plan: Plan, theta: Theta, *, n: object = None) -> Floats | None:
+        """The same under normal noise with the variance of Laplace noise; `epsilon_for` asks for it."""
+        return self.information_engine(plan, n=n).spread(theta)
+
     def joint_likelihood(
-        self, releases: tuple[Release, ...], *, likelihood: str = "auto", n: object = None
+        self, releases: tuple[NoisyValue, ...], *, likelihood: str = "auto", n: object = None
     ) -> MomentsLaws:
         """The laws from which the confidential moments are drawn, one for each release."""
         from noisewise.regression.confidential import MomentsLaws
@@ -207,40 +269,86 @@ class MomentsGlm(ModelBase):
     # ---- answers ----
 
     def predict(
-        self, posterior: Posterior, X: object, *, level: float = 0.9, kind: str = "mean", seed: int | None = None
+        self,
+        posterior: Posterior,
+        X: object,
+        *,
+        level: float = 0.9,
+        kind: str = "mean",
+        seed: int | None = None,
+        site: str | None = None,
     ) -> Prediction:
         """The law of the probability (or rate) at each row of X; kind="response" is that of a new response.
 
-        X is an array (rows, features), or columns by name, in the units of the columns.
+        X is an array (rows, features), or columns by name, in the units of the columns. `site` names one where
+        coefficients are by site, or is "new".
         """
         from noisewise.regression.glm.answers import predict
 
-        return predict(self, posterior, X, level=level, kind=kind, seed=seed)
+        return predict(self, self.at_site(posterior, site), X, level=level, kind=kind, seed=seed)
 
-    def predict_mean(self, posterior: Posterior, X: object) -> Floats:
+    def predict_mean(self, posterior: Posterior, X: object, *, site: str | None = None) -> Floats:
         """The posterior mean of the probability (or rate) at each row of X."""
         from noisewise.regression.glm.answers import mean_draws
 
-        return np.asarray(mean_draws(self, posterior, X)[1].mean(axis=0))
+        return np.asarray(mean_draws(self, self.at_site(posterior, site), X)[1].mean(axis=0))
 
-    def predict_proba(self, posterior: Posterior, X: object) -> Floats:
+    def predict_proba(self, posterior: Posterior, X: object, *, site: str | None = None) -> Floats:
         """P(y = 0) and P(y = 1) (rows, 2) of a new response at each row of X; for yes/no responses."""
         if self.link.is_count:
             raise Unsupported("A count has no probability of yes; ask for predict(posterior, X), its rate.")
-        yes = self.predict_mean(posterior, X)
+        yes = self.predict_mean(posterior, X, site=site)
         return np.column_stack([1 - yes, yes])
 
-    def effects(self, posterior: Posterior, *, level: float = 0.9) -> Effects:
+    def effects(self, posterior: Posterior, *, level: float = 0.9, site: str | None = None) -> Effects:
         """e^beta of every feature, with its interval: odds ratios, or rate ratios, for one more unit of it."""
         from noisewise.regression.glm.answers import effects
 
-        return effects(self, posterior, level=level)
+        return effects(self, self.at_site(posterior, site), level=level)
 
-    def answer_sources(self, theta: Theta, releases: Sequence[Release]) -> tuple[AnswerSource, ...]:
+    def marginal_effects(self, posterior: Posterior, *, level: float = 0.9, site: str | None = None) -> Effects:
+        """By how much each feature moves the probability (or rate) on the average of all records, with its interval.
+
+        Per unit of a number; of a condition from the reference of its column, everything else as it is.
+        """
+        from noisewise.regression.glm.marginal_effects import marginal_effects
+
+        return marginal_effects(self, self.at_site(posterior, site), level=level)
+
+    def answer_sources(self, theta: Theta, releases: Sequence[NoisyValue]) -> tuple[AnswerSource, ...]:
         """Coefficients, and odds ratios or rate ratios, in people's terms."""
         from noisewise.regression.glm.answers import answer_sources
 
         return answer_sources(self, theta, releases)
+
+    # ---- coefficients by site ----
+
+    @property
+    def learnt_as(self) -> Model:
+        """Itself, or the model of its sites."""
+        from noisewise.regression.sites.model import SiteRegression
+
+        return SiteRegression(self) if self.sharing.is_by_site else self
+
+    def site_frame(self, by_site: tuple[Observed, ...], settings: Settings) -> GlmFrame:
+        """Its sites as the sampler of their common law takes them."""
+        from noisewise.regression.sites.generalized import GlmFrame
+
+        return GlmFrame.of(self, by_site, settings)
+
+    def with_sites(self, names: tuple[str, ...]) -> Self:
+        """The same with its sites by name."""
+        return changed_copy(self, sharing=replace(self.sharing, sites=names))
+
+    def at_one_site(self) -> Self:
+        """The same of one site alone."""
+        return changed_copy(self, sharing=Sharing())
+
+    def at_site(self, posterior: Posterior, site: str | None) -> Posterior:
+        """The posterior of one site alone, by its name, or of a "new" one: with its own check, summary, predictions."""
+        from noisewise.regression.sites.answers import posterior_at
+
+        return posterior_at(posterior, site)
 
     # ---- text ----
 
@@ -252,7 +360,8 @@ class MomentsGlm(ModelBase):
         if not self.intercept:
             named["intercept"] = "False"
         beliefs = {"coefficients": self.coefficients, "covariates": self.covariates}
-        return named | {name: belief_text(value) for name, value in beliefs.items() if value is not None}
+        told = {name: belief_text(value) for name, value in beliefs.items() if value is not None}
+        return named | self.sharing.text(told.pop("coefficients", None), None) | told
 
     @classmethod
     def from_nodes(cls, nodes: Mapping[str, ast.expr]) -> Self:
@@ -278,8 +387,9 @@ class LogisticRegression(MomentsGlm):
     coefficients : `stats.norm` for all, a mapping or list of them, `stats.multivariate_normal`, or "learned"; by
         default N(0, (2.5/s)^2) for the log odds ratio of one unit, s the likely sd of a number by public numbers (1 for
         a yes/no feature), and N(0, 2.5^2) for the log odds where features are likely to lie.
-    covariates : `NormalCovariates`, `GivenRows`, or nothing: yes/no features as such, numbers normal within their
-        combinations.
+    covariates : `NormalCovariates`, `GivenRows`, a mapping from every column that is a number to its population (with
+        known numbers as parameters), "released" (by histograms given beside the moments), or nothing: yes/no features
+        as such, numbers normal within their combinations.
 
     Examples
     --------

@@ -10,7 +10,7 @@ import numpy as np
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import integer
 from noisewise.populations.parameters import Theta, rows_of
-from noisewise.regression.glm.covariates import expected_law, prior_law
+from noisewise.regression.glm.covariates import expected_law, expected_share, prior_law
 from noisewise.regression.glm.responses import check_response, response_cap
 from noisewise.regression.glm.rows import GlmRows, covariate_arrays
 from noisewise.regression.location import CONFIGURATION_SHARE, NUMBER_COVARIANCE, NUMBER_MEAN
@@ -27,13 +27,18 @@ LAW = (CONFIGURATION_SHARE, NUMBER_MEAN, NUMBER_COVARIANCE)
 
 def sample_prior(model: MomentsGlm, rng: np.random.Generator, count: int) -> dict[str, Floats]:
     """`count` draws of the coefficients and of the features' law."""
+    theta = sample_coefficients(model, rng, count)
+    return theta | prior_law(model.covariates, rng, len(model.features), count)
+
+
+def sample_coefficients(model: MomentsGlm, rng: np.random.Generator, count: int) -> dict[str, Floats]:
+    """`count` draws of the coefficients."""
     count = integer(count, "count", minimum=0, maximum=10**8)
     given = coefficient_moments(model.coefficients, model.names)
     if given is None:
         raise InvalidArgument(f"{DEFAULTS}coefficients=.", argument="coefficients")
     beta = given[0] + rng.standard_normal((count, len(given[0]))) @ np.linalg.cholesky(given[1]).T
-    theta = {name: beta[:, k] for k, name in enumerate(model.names)}
-    return theta | prior_law(model.covariates, rng, len(model.features), count)
+    return {name: beta[:, k] for k, name in enumerate(model.names)}
 
 
 def theta_at(model: MomentsGlm, at: object) -> dict[str, Floats]:
@@ -79,6 +84,9 @@ def rows_at(model: MomentsGlm, place: Place, theta: Theta) -> GlmRows:
         raise Unsupported("Shortened or averaged rows of a yes/no response or a count cannot be simulated.")
     check_response(model.link, model.response, model.features, (place.schema,))
     made, units = model.configurations((place.schema,)), place.units
+    expected = expected_share(model.covariates, model.features, place.schema)
+    if expected is not None and np.shape(theta.get(CONFIGURATION_SHARE, np.ones((1, 1))))[-1] == 1:
+        theta = {**theta, CONFIGURATION_SHARE: np.tile(expected, (rows_of(theta), 1))}
     needed = [CONFIGURATION_SHARE, *((NUMBER_MEAN, NUMBER_COVARIANCE) if made.numbers else ())]
     if missing := [name for name in needed if name not in theta]:
         raise InvalidArgument(

@@ -169,11 +169,15 @@ def glm_data(problem: GlmProblem) -> GlmData:
             problem.prior.is_scaled.astype(np.int64),
             p if problem.prior.is_learned else -1,
         ),
-        Covariates(offset, slope, tilt, contrast, effects, tilts),
+        Covariates(offset, slope, tilt, _log_weight(x), contrast, effects, tilts),
         np.array([[problem.link.code, cap, is_kept] for cap, is_kept in by_group], float),
         shared_arrays(count, d, k, r, pairs),
         row_scratch(d, k, pairs),
     )
+
+
+def _log_weight(x: LocationX) -> Floats:
+    return np.zeros(x.configurations) if x.log_weight is None else np.ascontiguousarray(x.log_weight)
 
 
 def shared_arrays(count: int, d: int, k: int, r: int, pairs: int) -> Shared:
@@ -185,7 +189,7 @@ def shared_arrays(count: int, d: int, k: int, r: int, pairs: int) -> Shared:
         (count, d),
         (count, d, k),
         (count, pairs),
-        (count, pairs, pairs),
+        (count if k else 0, pairs, pairs),
         (pairs,),
         (pairs,),
         (pairs, pairs),

@@ -109,7 +109,7 @@ def split_row(theta: Floats, mean: Floats, factor: Floats, response: Floats, own
         for j in range(k):
             total += factor[i, j] * own.unit[j]
         own.along[i] = total
-    for a in range(d):
+    for a in range(d if k else 0):
         for b in range(d):
             total = 0.0
             for j in range(k):
@@ -131,7 +131,7 @@ def write_moments(
         for i in range(d):
             own.rows[a, 0] += mapping[a, 1 + i] * mean[i]
             own.rows[a, 1] += mapping[a, 1 + i] * own.along[i]
-    for a in range(m):
+    for a in range(m if len(own.unit) else 0):  # without numbers nothing is left beside (t, y)
         for b in range(a + 1):
             total = 0.0
             for i in range(d):
@@ -143,7 +143,7 @@ def write_moments(
             own.square[a, b] = own.square[b, a] = _square(own.rows[a], own.rows[b], own.moment)
     if len(own.unit):
         normal_covariance_at(own.spread, own.square, pairs, size, fourth)
-    else:  # no numbers: nothing is left beside (t, y)
+    else:
         fourth.fill(0.0)
     for r in range(size):
         _coefficients(own.rows[pairs[r, 0]], own.rows[pairs[r, 1]], own.products[r])
@@ -230,7 +230,7 @@ def pull_moments(
             own.pull_square[b, c] += h * ad
             own.pull_square[a, d] += h * bc
     m, count = own.rows.shape[0], len(own.along)
-    for a in range(m):
+    for a in range(m if len(own.unit) else 0):
         for b in range(m):
             _pull_square(
                 own.pull_square[a, b],
@@ -245,7 +245,7 @@ def pull_moments(
         for i in range(count):
             by_mean[i] += mapping[a, 1 + i] * own.pull_rows[a, 0]
             own.pull_along[i] += mapping[a, 1 + i] * own.pull_rows[a, 1]
-            for b in range(m):
+            for b in range(m if len(own.unit) else 0):
                 for j in range(count):
                     own.pull_rest[i, j] += mapping[a, 1 + i] * own.pull_spread[a, b] * mapping[b, 1 + j]
 
@@ -253,16 +253,19 @@ def pull_moments(
 @njit(cache=True)
 def _pull_products(size: int, pull: Floats, grip: Floats, own: RowScratch) -> None:
     """The pulls on pi and, through the means and covariances of the six products, on T."""
-    joint, mean = np.zeros((6, 6)), np.zeros(6)
+    joint, mean, gripped = np.zeros((6, 6)), np.zeros(6), np.zeros(6)
     for r in range(size):
+        gripped.fill(0.0)
         for x in range(6):
             own.pull_products[r, x] = pull[r] * own.moment[OF_T[x], OF_Y[x]]
             mean[x] += pull[r] * own.products[r, x]
         for q in range(size):
             for x in range(6):
                 own.pull_products[r, x] += grip[r, q] * own.turned[q, x]
-                for z in range(6):
-                    joint[x, z] += 0.5 * grip[r, q] * own.products[r, x] * own.products[q, z]
+                gripped[x] += grip[r, q] * own.products[q, x]
+        for x in range(6):
+            for z in range(6):
+                joint[x, z] += 0.5 * own.products[r, x] * gripped[z]
     for x in range(6):
         for z in range(6):
             own.pull_moment[OF_T[x] + OF_T[z], OF_Y[x] + OF_Y[z]] += joint[x, z]
@@ -308,7 +311,7 @@ def pull_split(
             if i + j > 0:
                 by_middle += own.pull_moment[i, j] * own.by_m[i, j]
                 by_sigma += own.pull_moment[i, j] * own.by_sigma[i, j]
-    for a in range(d):  # R = F F' - h h'
+    for a in range(d if k else 0):  # R = F F' - h h'
         for b in range(d):
             both = own.pull_rest[a, b] + own.pull_rest[b, a]
             own.pull_along[a] -= both * own.along[b]

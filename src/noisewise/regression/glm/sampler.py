@@ -162,7 +162,7 @@ def _by_weights(
         rhat=max((rhat(positions[:, :, i]) for i in range(size)), default=1.0),
     )
     how = "the normal law of the noisy moments, nothing latent, independent draws by importance sampling"
-    return _fit(problem, data, positions, evidence, how)
+    return fit_of(problem, data, positions, evidence, how)
 
 
 def _weighted(rng: np.random.Generator, data: GlmData, mode: Mode, count: int) -> _Weighted:
@@ -224,7 +224,7 @@ def _by_chains(
         notes.append(f"{trace.divergent.sum()} steps diverged: a corner of the posterior may be under-explored.")
     if trace.non_finite.sum():
         notes.append(f"{trace.non_finite.sum()} steps met a non-finite density and were rejected.")
-    return _fit(problem, data, trace.positions, evidence, how, tuple(notes), trace.energy)
+    return fit_of(problem, data, trace.positions, evidence, how, tuple(notes), trace.energy)
 
 
 def _starts(rng: np.random.Generator, data: GlmData, mode: Mode, chains: int) -> Floats:
@@ -251,7 +251,7 @@ def _worst_rhat(positions: Floats, belief: Belief) -> float:
 # ---- what positions stand for ----
 
 
-def _fit(
+def fit_of(
     problem: GlmProblem,
     data: GlmData,
     positions: Floats,
@@ -260,6 +260,7 @@ def _fit(
     notes: tuple[str, ...] = (),
     energy: Floats | None = None,
 ) -> GlmFit:
+    """What positions (chains, draws, size) stand for, in working units."""
     x, coefficients = problem.covariates, data.coefficients
     chains, draws, _ = positions.shape
     p, k = coefficients.turn.shape[1], x.numbers

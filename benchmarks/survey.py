@@ -1,0 +1,108 @@
+"""Many people at once: what a visit costs through the collector's store, beside saving the survey for each answer.
+
+    python benchmarks/survey.py [--people 600] [--desks 16]
+
+Each way asks and answers for simulated people and keeps every answer on disk before it is acknowledged:
+    save-per-answer   one Survey object; survey.save(path) after each answer (the way before there was a store)
+    store             a SQLite store, `--desks` people at a time on one desk, the learner beside them in this process
+Figures are seconds by the clock and ratios within this run. The store's time includes learning everything that came.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+import noisewise as nw
+from noisewise.collector.desk import Desk
+from noisewise.collector.learner import Learner, replay
+from noisewise.collector.store import create
+from noisewise.online.simulate import simulated_answer
+
+POPULATION = nw.Normal(mean=stats.norm(50, 50), sd=stats.halfnorm(scale=50))
+
+
+def new_survey() -> nw.Survey:
+    return nw.Survey(POPULATION, guarantee=nw.PureDP(2), n_particles=1000, seed=1)
+
+
+def saved_for_each_answer(folder: Path, people: int) -> tuple[float, float]:
+    """Seconds for all, and of these for saving."""
+    survey, rng, saving = new_survey(), np.random.default_rng(2), 0.0
+    begun = time.perf_counter()
+    for _ in range(people):
+        survey.learn(simulated_answer(rng, survey.ask(), float(rng.normal(50, 20))))
+        at = time.perf_counter()
+        survey.save(folder / "old.survey")
+        saving += time.perf_counter() - at
+    return time.perf_counter() - begun, saving
+
+
+def through_the_store(folder: Path, people: int, at_once: int) -> tuple[float, dict[str, float]]:
+    """Seconds until the last answer is learnt, and the posterior's sds."""
+    learner = Learner(create(folder / "new.survey", new_survey(), simulated=True))
+    learner.step()
+    stop = threading.Event()
+    following = threading.Thread(target=learner.run, args=(stop.is_set,))
+    following.start()
+
+    def visits(place: int, count: int) -> None:
+        rng = np.random.default_rng([3, place])
+        for _ in range(count):
+            query = desk.ask()
+            desk.answer(query.id, simulated_answer(rng, query, float(rng.normal(50, 20))).value)
+
+    begun = time.perf_counter()
+    with Desk(learner.store) as desk:
+        shares = [people // at_once + (place < people % at_once) for place in range(at_once)]
+        threads = [threading.Thread(target=visits, args=each) for each in enumerate(shares)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    while learner.state.answers < people:
+        time.sleep(0.005)
+    spent = time.perf_counter() - begun
+    stop.set()
+    following.join()
+    again = replay(learner.store)
+    assert again.answers == people
+    assert again.particles.position.tobytes() == learner.state.particles.position.tobytes()
+    return spent, dict(learner.posterior().sd)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--people", type=int, default=600)
+    parser.add_argument("--desks", type=int, default=16)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        saved_for_each_answer(folder, 20)  # compiled before the clock runs
+        plain = new_survey()
+        rng = np.random.default_rng(4)
+        begun = time.perf_counter()
+        for _ in range(given.people):
+            plain.learn(simulated_answer(rng, plain.ask(), float(rng.normal(50, 20))))
+        bare = time.perf_counter() - begun
+        old, saving = saved_for_each_answer(folder, given.people)
+        new, sd = through_the_store(folder, given.people, given.desks)
+    print(f"{given.people} people")
+    print(f"  in memory, nothing kept   {bare:8.2f} s   1.00")
+    print(f"  saved for each answer     {old:8.2f} s   {old / bare:.2f}   ({saving:.2f} s of it saving)")
+    print(
+        f"  store, {given.desks:3d} at a time      {new:8.2f} s   {new / bare:.2f}   all counted, equal to the replay"
+    )
+    print(f"  store beside saving: {old / new:.1f} times as fast")
+    print("  sd one by one  " + ", ".join(f"{key} {value:.3f}" for key, value in plain.sd.items()))
+    print("  sd at once     " + ", ".join(f"{key} {value:.3f}" for key, value in sd.items()))
+
+
+if __name__ == "__main__":
+    main()

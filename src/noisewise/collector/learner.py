@@ -1,0 +1,170 @@
+"""The learner: follows the log, moves the posterior, keeps the pool of queries filled.
+
+    learner = Learner(store)        from the last snapshot and the log after it
+    learner.step()                  learn some lines, refill the pool; how many lines there were
+    learner.run(until)              until told to stop
+    Learner(store, stop=Stop("mean", 2))      closes the survey once the mean is known that well
+    replay(store)                   what is known, from the log alone
+
+What is known is a function of the log, so a learner may die at any instant: the next one knows the same, bit for bit,
+whatever snapshot it begins from. Two at once are a waste and no harm: both would write the same.
+
+The pool is small (16): a query that waits in it was designed before the answers that come meanwhile. No loss was seen
+with 16 queries outstanding, 4-13 % larger standard deviations with 256.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from json import dumps, loads
+
+import numpy as np
+
+from noisewise.collector.store import Line, Session, Store, close
+from noisewise.errors import SurveyError
+from noisewise.inference.archive import DAMAGED
+from noisewise.inference.posterior import Posterior
+from noisewise.online.asked import Question, question_of
+from noisewise.online.engine import Engine, State
+from noisewise.online.log import ANSWERED, ASKED
+from noisewise.online.stopping import Stop
+from noisewise.online.store import ARRAYS, state_from, state_parts
+from noisewise.online.survey import planned_query, posterior_of
+from noisewise.query import Query
+
+__all__ = ["POOL", "Learner", "replay"]
+
+POOL = 16
+SNAPSHOT_EVERY = 1000  # answers
+IDLE_SECONDS = 0.01
+
+
+class Learner:
+    """What is known of one survey, as far as it has read the log."""
+
+    def __init__(
+        self, store: Store, *, pool: int = POOL, snapshot_every: int = SNAPSHOT_EVERY, stop: Stop | None = None
+    ) -> None:
+        self.store, self.pool, self.snapshot_every = store, pool, snapshot_every
+        self.engine, self.stop = store.engine, stop
+        if stop is not None:
+            stop.check(self.engine)
+        self.position = 0
+        self._questions: dict[int, Question] = {}
+        self.state = self.engine.begin()
+        with store.session() as session:
+            self._recover(session)
+        self._kept = self.state.answers
+
+    def _recover(self, session: Session) -> None:
+        """Begin from the last snapshot that can be read: its answers are taken from the log, not learnt again."""
+        for where, data in session.rows("SELECT position, state FROM snapshots ORDER BY position DESC"):
+            position, questions, answered = int(where), dict[int, Question](), dict[Question, list[int]]()
+            for question, value in answers_of(self.store.lines(session, until=position), questions):
+                answered.setdefault(question, []).append(value)
+            try:
+                state = _read(self.engine, data, {question: tuple(values) for question, values in answered.items()})
+            except DAMAGED:
+                continue
+            self.state, self.position, self._questions = state, position, questions
+            return
+
+    def step(self) -> int:
+        """Learn what came, up to twice the pool, and refill it; how many lines were read."""
+        with self.store.session() as session:
+            return self._step(session)
+
+    def _step(self, session: Session) -> int:
+        lines = self.store.lines(session, self.position, most=2 * self.pool)
+        for question, value in answers_of(lines, self._questions):
+            self.state = self.engine.step(self.state, question, value)
+        if lines:
+            self.position = lines[-1].position
+        if lines and self.stop is not None and self.stop.is_met(self.engine, self.state):
+            with session.transaction():
+                close(session)
+        self._refill(session)
+        if self.state.answers >= self._kept + self.snapshot_every:
+            self.snapshot(session)
+        return len(lines)
+
+    def _refill(self, session: Session) -> None:
+        pooled, last = session.rows("SELECT count(*) FILTER (WHERE state = 'pooled'), max(number) FROM queries")[0]
+        first = 0 if last is None else int(last) + 1
+        queries = []
+        for number in range(first, first + self.pool - int(pooled)):
+            label = f"{self.store.name}-{uuid.uuid4().hex[:16]}-{number}"
+            queries.append((number, planned_query(self.engine, self.state, number, label)))
+        if not queries:
+            return
+        with suppress(SurveyError), session.transaction():
+            if int(session.rows("SELECT closed FROM head")[0][0]):
+                return
+            for number, query in queries:
+                session.run(
+                    "INSERT INTO queries VALUES (?, ?, ?, 'pooled', NULL, NULL) ON CONFLICT DO NOTHING",
+                    number,
+                    query.id,
+                    dumps(query.to_dict()),
+                )
+
+    def snapshot(self, session: Session) -> None:
+        """Keep what is known, and the last one before it."""
+        with session.transaction():
+            session.run(
+                "INSERT INTO snapshots VALUES (?, ?) ON CONFLICT DO NOTHING", self.position, _written(self.state)
+            )
+            session.run(
+                "DELETE FROM snapshots WHERE position NOT IN (SELECT position FROM snapshots ORDER BY position DESC "
+                "LIMIT 2)"
+            )
+        self._kept = self.state.answers
+
+    def run(self, until: Callable[[], bool]) -> None:
+        """Follow the log until told to stop; a lost connection is opened again."""
+        while not until():
+            with suppress(*self.store.database.failures), self.store.session() as session:
+                while not until():
+                    if not self._step(session):
+                        time.sleep(IDLE_SECONDS)
+
+    def posterior(self) -> Posterior:
+        """The posterior as far as the log is read."""
+        return posterior_of(self.engine, self.state, None)
+
+
+def replay(store: Store) -> State:
+    """What is known, from the log alone: equal to what any learner knows at its end, bit for bit."""
+    with store.session() as session:
+        lines = store.lines(session)
+    state = store.engine.begin()
+    for question, value in answers_of(lines, {}):
+        state = store.engine.step(state, question, value)
+    return state
+
+
+def answers_of(lines: Iterable[Line], questions: dict[int, Question]) -> Iterator[tuple[Question, int]]:
+    """The answers among these lines in order; `questions` holds those asked and not yet answered."""
+    for line in lines:
+        if line.kind == ASKED and line.number is not None:
+            questions[line.number] = question_of(Query.from_dict(loads(line.body or "")))
+        elif line.kind == ANSWERED and line.number is not None:
+            yield questions.pop(line.number), int(line.body or "")
+
+
+def _written(state: State) -> bytes:
+    """What is known, but for the answers, which the log has."""
+    counts, arrays = state_parts(state)
+    stream = io.BytesIO()
+    np.savez(stream, counts=np.array(dumps(counts)), **arrays)
+    return stream.getvalue()
+
+
+def _read(engine: Engine, data: bytes, answered: dict[Question, tuple[int, ...]]) -> State:
+    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+        parts = {name: np.asarray(arrays[name]) for name in ARRAYS}
+        return state_from(engine, loads(str(arrays["counts"])), parts, answered)

@@ -1,0 +1,298 @@
+"""The store of a survey: an append-only log, and a table that says where every query stands.
+
+    store = create("people.survey", survey)                 a file (SQLite), or postgresql://... (extra `survey`)
+    store = open_store("people.survey")
+
+    survey       one row: what makes the survey, and whether its respondents are simulated
+    head         one row: the last position of the log, and whether the survey is closed
+    log          position, kind, number, body: `asked` with its query, `answered` with its value, ...
+    queries      pooled -> asked -> answered, with expired and withdrawn on the way; derived from the log
+    snapshots    what was known at a position; losing them costs time, nothing else
+
+**Positions are in the order of commits.** A reader that has seen position p has seen every line up to p, now and for
+ever: whoever appends holds the row of `head` (SQLite: the only writer's lock) from taking a position to committing it.
+A sequence would not do, because a transaction that took number 7 may commit after 8 was read.
+
+**A receipt is durable.** SQLite runs in WAL mode with synchronous=FULL, PostgreSQL with synchronous_commit=on, and no
+act is reported before its transaction is committed. One database (or schema, by `search_path`) holds one survey.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from json import dumps, loads
+from typing import Any, NamedTuple, Protocol
+
+from noisewise.errors import InvalidArgument, NoisewiseError, SurveyError
+from noisewise.files import OWN, checked_path
+from noisewise.online.engine import Engine
+from noisewise.online.log import CLOSED
+from noisewise.online.store import settings_from_dict, settings_to_dict
+from noisewise.online.survey import Survey
+from noisewise.printable import printable
+
+__all__ = ["Connection", "Line", "Standing", "Store", "close", "create", "open_store"]
+
+FORMAT = "noisewise-survey-store/1"
+WAIT_SECONDS = 60.0
+LAST = 2**62
+POSTGRES = ("postgresql://", "postgres://")
+TABLES = (
+    "CREATE TABLE survey (format TEXT NOT NULL, name TEXT NOT NULL, settings TEXT NOT NULL, entropy TEXT NOT NULL, "
+    "simulated INTEGER NOT NULL)",
+    "CREATE TABLE head (position BIGINT NOT NULL, closed INTEGER NOT NULL)",
+    "CREATE TABLE log (position BIGINT PRIMARY KEY, kind TEXT NOT NULL, number BIGINT, body TEXT)",
+    "CREATE TABLE queries (number BIGINT PRIMARY KEY, id TEXT NOT NULL UNIQUE, query TEXT NOT NULL, "
+    "state TEXT NOT NULL, receipt TEXT, asked_at DOUBLE PRECISION)",
+    "CREATE INDEX queries_by_state ON queries (state, number)",
+    "CREATE TABLE snapshots (position BIGINT PRIMARY KEY, state BYTEA NOT NULL)",
+)
+Row = tuple[object, ...]
+
+
+class Rows(Protocol):
+    """What a statement found."""
+
+    def fetchall(self) -> list[tuple[Any, ...]]: ...
+
+
+class Connection(Protocol):
+    """A connection to either database, without transactions of its own making."""
+
+    def execute(self, statement: str, parameters: Row = ..., /) -> Rows: ...
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """What differs between SQLite and PostgreSQL."""
+
+    connect: Callable[[], Connection]
+    begin: tuple[str, ...]  # a transaction that nobody else's can overtake
+    mark: str  # of a parameter
+    skip: str  # rows that others hold
+    failures: tuple[type[Exception], ...]  # of the connection: try again on a new one
+
+
+class Line(NamedTuple):
+    """One line of the log."""
+
+    position: int
+    kind: str
+    number: int | None
+    body: str | None
+
+
+class Standing(NamedTuple):
+    """How a survey stands."""
+
+    answers: int
+    outstanding: int  # asked, neither answered nor expired nor withdrawn
+    pooled: int
+    position: int  # of the last line
+    is_closed: bool
+
+
+class Session:
+    """One connection, spoken to in one language."""
+
+    def __init__(self, database: Database) -> None:
+        self.database, self.connection = database, database.connect()
+
+    def rows(self, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
+        """Every row of a statement that gives rows."""
+        return self.connection.execute(statement.replace("?", self.database.mark), parameters).fetchall()
+
+    def run(self, statement: str, *parameters: object) -> None:
+        """A statement that gives none."""
+        self.connection.execute(statement.replace("?", self.database.mark), parameters)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Session]:
+        """All or nothing, and in the order of commits."""
+        for statement in self.database.begin:
+            self.run(statement)
+        try:
+            yield self
+            self.run("COMMIT")
+        except BaseException:
+            with suppress(*self.database.failures):
+                self.run("ROLLBACK")
+            raise
+
+    def append(self, kind: str, number: int | None, body: str | None) -> int:
+        """One more line, inside a transaction; its position."""
+        found = self.rows("UPDATE head SET position = position + 1 WHERE closed = 0 RETURNING position")
+        if not found:
+            raise SurveyError("This survey is closed. Nothing was changed.", reason="closed")
+        position = int(found[0][0])
+        self.run("INSERT INTO log VALUES (?, ?, ?, ?)", position, kind, number, body)
+        return position
+
+    def close(self) -> None:
+        with suppress(*self.database.failures):
+            self.connection.close()
+
+
+class Store:
+    """A survey's store; `session()` opens a connection, and reading needs no transaction."""
+
+    def __init__(self, database: Database, where: str) -> None:
+        self.database, self.where = database, where
+        with self.session() as session:
+            try:
+                found = session.rows("SELECT format, name, settings, entropy, simulated FROM survey")
+            except Exception as error:
+                raise self.refusal("it is not the store of a survey; make one with create(...)") from error
+        if len(found) != 1 or found[0][0] != FORMAT:
+            raise self.refusal(f"it is not of the format {FORMAT!r}; a newer Noisewise may be needed")
+        _, self.name, self._settings, self._entropy, simulated = found[0]
+        self.is_simulated = bool(int(simulated))
+
+    @cached_property
+    def engine(self) -> Engine:
+        """What learns and asks for this survey."""
+        engine = Engine(settings_from_dict(loads(self._settings)), int(self._entropy))
+        if engine.name != self.name:
+            raise self.refusal(
+                "its survey has another name here: it was changed, or versions of Noisewise or NumPy draw differently"
+            )
+        return engine
+
+    @contextmanager
+    def session(self) -> Iterator[Session]:
+        """A connection of one's own; whoever works with it uses it from one thread."""
+        try:
+            session = Session(self.database)
+        except self.database.failures as error:
+            reason = f"it cannot be reached, or is not the store of a survey ({type(error).__name__})"
+            raise self.refusal(reason) from error
+        with closing(session):
+            yield session
+
+    def lines(self, session: Session, after: int = 0, *, until: int = LAST, most: int = LAST) -> list[Line]:
+        """The log after a position, in order; up to another, and no more than so many."""
+        found = session.rows(
+            "SELECT position, kind, number, body FROM log WHERE position > ? AND position <= ? "
+            "ORDER BY position LIMIT ?",
+            after,
+            until,
+            most,
+        )
+        return [
+            Line(int(position), kind, None if number is None else int(number), body)
+            for position, kind, number, body in found
+        ]
+
+    def standing(self) -> Standing:
+        """How the survey stands now."""
+        with self.session() as session:
+            states = dict(session.rows("SELECT state, count(*) FROM queries GROUP BY state"))
+            position, closed = session.rows("SELECT position, closed FROM head")[0]
+        answers, outstanding, pooled = (int(states.get(state, 0)) for state in ("answered", "asked", "pooled"))
+        return Standing(answers, outstanding, pooled, int(position), bool(int(closed)))
+
+    def refusal(self, reason: str) -> SurveyError:
+        return SurveyError(f"The survey's store {self.where!r} cannot be used: {reason}.", reason=reason)
+
+
+def close(session: Session) -> None:
+    """The last line of a log, inside a transaction; nothing happens where it is there already."""
+    with suppress(SurveyError):
+        session.append(CLOSED, None, None)
+        session.run("UPDATE head SET closed = 1")
+
+
+def open_store(where: str | os.PathLike[str]) -> Store:
+    """A store that exists, by the path of its file or its URL."""
+    database, shown = _database(where, is_new=False)
+    return Store(database, shown)
+
+
+def create(where: str | os.PathLike[str], survey: Survey, *, simulated: bool = False) -> Store:
+    """A new store for a survey of which nothing was asked yet.
+
+    where       the path of a file that does not exist yet, or the URL of an empty PostgreSQL database
+    survey      its population, guarantee, queries, score and particles are the store's from now on
+    simulated   whether its respondents are simulated: then so is what it exports, for ever
+    """
+    if survey.issued or survey._engine.entropy is None:
+        raise InvalidArgument("A store begins with a survey that has asked nobody yet.", argument="survey")
+    row = (
+        FORMAT,
+        survey.name,
+        dumps(settings_to_dict(survey._engine.settings), sort_keys=True),
+        str(survey._engine.entropy),
+        int(simulated),
+    )
+    database, shown = _database(where, is_new=True)
+    with closing(Session(database)) as session:
+        session.run("BEGIN")
+        try:
+            for statement in TABLES:
+                session.run(statement)
+            session.run("INSERT INTO survey VALUES (?, ?, ?, ?, ?)", *row)
+            session.run("INSERT INTO head VALUES (0, 0)")
+            session.run("COMMIT")
+        except Exception as error:
+            with suppress(*database.failures):
+                session.run("ROLLBACK")
+            raise SurveyError(
+                f"No survey can be begun at {shown!r}: there is something already ({type(error).__name__}). Nothing "
+                "was changed.",
+                reason="exists",
+            ) from error
+    return Store(database, shown)
+
+
+def _database(where: str | os.PathLike[str], *, is_new: bool) -> tuple[Database, str]:
+    if str(where).startswith(POSTGRES):
+        return _postgres(str(where)), _without_password(str(where))
+    path = checked_path(where).absolute()
+    shown = printable(path.name)
+    flags = os.O_RDWR | (os.O_CREAT | os.O_EXCL if is_new else 0)
+    try:
+        os.close(os.open(path, flags, OWN))
+    except OSError as error:
+        raise SurveyError(
+            f"The survey's store {shown!r} cannot be {'made' if is_new else 'opened'}: {error.strerror}.",
+            reason=str(error.strerror),
+        ) from None
+
+    def connect() -> Connection:
+        connection = sqlite3.connect(path, isolation_level=None, timeout=WAIT_SECONDS, check_same_thread=False)
+        try:
+            for pragma in ("journal_mode=WAL", "synchronous=FULL", "trusted_schema=OFF"):
+                connection.execute(f"PRAGMA {pragma}").fetchall()
+        except sqlite3.Error:
+            connection.close()
+            raise
+        return connection
+
+    return Database(connect, ("BEGIN IMMEDIATE",), "?", "", (sqlite3.Error,)), shown
+
+
+def _postgres(url: str) -> Database:
+    try:
+        import psycopg
+    except ImportError:
+        raise NoisewiseError("A store in PostgreSQL needs psycopg: pip install 'noisewise[survey]'.") from None
+
+    def connect() -> Connection:
+        connection: Connection = psycopg.connect(url, autocommit=True, connect_timeout=10)
+        connection.execute("SET synchronous_commit = on")
+        return connection
+
+    begin = ("BEGIN", "SELECT position FROM head FOR UPDATE")
+    return Database(connect, begin, "%s", " FOR UPDATE SKIP LOCKED", (psycopg.OperationalError, psycopg.InterfaceError))
+
+
+def _without_password(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    person, at, place = rest.rpartition("@")
+    return f"{scheme}://{person.partition(':')[0]}{at}{place}"

@@ -1,0 +1,117 @@
+"""A table of measurements: CSV, JSON or Parquet, one published number (or vector) in each row.
+
+    statistic               value     noise       scale    dataset     source
+    mean(age)               37.2      laplace     0.5      registry    annual report
+    count(equals(ill, yes)) 120       geometric   2        registry    annual report
+
+`statistic` is text of the whitelist grammar, `value` and `scale` numbers or JSON lists of them; the sd where noise is
+`gaussian` or `discrete-gaussian`. `dataset` and `source` may be left out.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from pathlib import Path
+from typing import cast
+
+from noisewise.errors import InvalidArgument, NoisewiseError
+from noisewise.files import checked_path, read_file, read_json
+from noisewise.imports.tools import Row, table_rows
+from noisewise.laws import StatedNoise, gaussian_noise, geometric_noise, laplace_noise
+from noisewise.measuring import Measurement, measurement
+from noisewise.printable import printable
+from noisewise.schema import Schema
+from noisewise.statistics import statistic
+
+__all__ = ["table"]
+
+LARGEST_FILE = 20 * 2**20
+NEEDED, KNOWN = ("statistic", "value", "noise", "scale"), ("statistic", "value", "noise", "scale", "dataset", "source")
+
+
+def table(source: object, schema: Schema) -> list[Measurement]:
+    """Measurements from a table with the columns statistic, value, noise, scale (and dataset, source).
+
+    Parameters
+    ----------
+    source: a path to a .csv, .json or .parquet file; or a Polars or pandas frame, or rows as mappings.
+    schema: the public facts of the records that all of them are of.
+
+    Returns a list of Measurement, in the order of the rows. `noise` is laplace (scale), gaussian (its sd), geometric or
+    discrete-gaussian.
+
+        nw.infer(nw.imports.table("published.csv", schema), population)
+    """
+    is_path = "isprintable" in dir(source) or "__fspath__" in dir(source)
+    rows = _read(cast("str | os.PathLike[str]", source)) if is_path else table_rows(source, "source")
+    if not rows:
+        raise InvalidArgument("The table has no row.", argument="source")
+    return [_measured(row, schema, number) for number, row in enumerate(rows, start=1)]
+
+
+def _read(path: str | os.PathLike[str]) -> list[Row]:
+    file = checked_path(path)
+    ending = Path(file).suffix.lower()
+    if ending == ".parquet":
+        from pyarrow import parquet
+
+        if Path(file).stat().st_size > LARGEST_FILE:
+            raise InvalidArgument(f"{printable(path)} is larger than {LARGEST_FILE // 2**20} MB.", argument="source")
+        return cast(list[Row], parquet.read_table(file).to_pylist())
+    if ending not in (".csv", ".json"):
+        raise InvalidArgument(f"{printable(path)} is no .csv, .json or .parquet file.", argument="source")
+    data = read_file(file, largest=LARGEST_FILE, refuse=lambda text: InvalidArgument(text, argument="source"))
+    try:
+        if ending == ".json":
+            return table_rows(read_json(data), "source")
+        return cast(list[Row], list(csv.DictReader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True)))
+    except (ValueError, csv.Error):
+        raise InvalidArgument(
+            f"{printable(path)} cannot be read as a table of measurements.", argument="source"
+        ) from None
+
+
+def _measured(row: Row, schema: Schema, number: int) -> Measurement:
+    missing = [name for name in NEEDED if row.get(name) in (None, "")]
+    unknown = [name for name in row if name not in KNOWN]
+    if missing or unknown:
+        fault = f"lacks {missing[0]}" if missing else f"has a column {unknown[0]!s:.40}"
+        raise InvalidArgument(f"Row {number} {fault}; the columns are {', '.join(KNOWN)}.", argument="source")
+    try:
+        return measurement(
+            statistic(str(row["statistic"])),
+            schema,
+            _numbers(row["value"]),
+            noise=_noise(str(row["noise"]).strip().lower(), _numbers(row["scale"])),
+            dataset=str(row["dataset"]) if row.get("dataset") else None,
+            source=str(row.get("source") or ""),
+        )
+    except NoisewiseError as error:
+        raise InvalidArgument(f"Row {number}: {error}", argument="source") from None
+
+
+def _numbers(given: object) -> object:
+    """A number, or a JSON list of them as a text field holds it."""
+    if given != str(given):
+        return given
+    try:
+        return json.loads(str(given))
+    except (ValueError, RecursionError):
+        return given
+
+
+def _noise(kind: str, scale: object) -> StatedNoise:
+    spread = cast(float, scale)
+    if kind == "laplace":
+        return laplace_noise(scale=spread)
+    if kind == "geometric":
+        return geometric_noise(scale=spread)
+    if kind in ("gaussian", "discrete-gaussian"):
+        return gaussian_noise(sd=spread, discrete=kind != "gaussian")
+    raise InvalidArgument(
+        f"noise = {kind!r:.40}: it is laplace, gaussian, geometric or discrete-gaussian.",
+        argument="noise",
+    )

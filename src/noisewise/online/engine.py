@@ -1,0 +1,323 @@
+"""What a survey knows, as a function of its log: the same answers in the same order, the same posterior, bit by bit.
+
+    engine = Engine(settings, entropy)          everything that does not change: the law, the prior's particles, a name
+    state  = engine.begin()                     what is known before the first answer
+    state  = engine.step(state, question, value)     what is known after one more
+    asked  = engine.question(state, number)     what to ask next, from what is known and the number of the query
+
+All three are pure: nothing is drawn but from generators that begin anew for every act, keyed by the survey's name and
+    (LEARNING, how many answers came before)    or    (ASKING, the query's number),
+so a state depends on the settings and on the sequence of (question, value) alone; what was asked in between, by whom
+and when, does not matter. A step that fails leaves the state as it was. "The same" holds for the same versions of
+Noisewise and NumPy on the same kind of processor.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.exact import fraction, integer
+from noisewise.inference.target import Target
+from noisewise.inference.transform import Transform
+from noisewise.online import particles as smc
+from noisewise.online.answer_law import AnswerLaw
+from noisewise.online.answered import Group, joint_law
+from noisewise.online.asked import Asked, Question, asked_by, asked_cells, asked_of, question_of
+from noisewise.online.candidates import checked_families
+from noisewise.online.design import SCORES, Design, grid_steps, law_identity
+from noisewise.populations.parameters import Array, Supports, Theta
+from noisewise.privacy.guarantee import Guarantee
+from noisewise.query import Query
+
+__all__ = ["Engine", "Queries", "Settings", "State", "reading"]
+
+FEWEST_PARTICLES, MOST_PARTICLES = 10, 1_000_000
+SAMPLE = 8
+HOPELESS = -1e6  # the log likelihood that stands for one that is not a number
+SMALLEST = 1e-300
+ASKING, LEARNING, CHECKING = 0, 1, 2
+WIDE_AT = 50  # answers, after which the wide question is fixed
+WIDE_LEVELS = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
+WIDE_PARTICLES = 256
+WIDE_GRID = (np.arange(64) + 0.5) / 64
+MOST_EXPLORED = 0.5
+Queries = str | Query | Iterable[str | Query]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that makes a survey but its seed."""
+
+    law: AnswerLaw  # of answers, under the population and its priors
+    guarantee: Guarantee
+    families: tuple[str, ...]
+    fixed: tuple[Query, ...]
+    score: str
+    n_particles: int
+    explore: float = 0.0  # the share of people who get the fixed wide question
+
+    @classmethod
+    def checked(
+        cls,
+        population: object,
+        guarantee: Guarantee,
+        queries: Queries,
+        score: str,
+        n_particles: int,
+        explore: float = 0.0,
+    ) -> Settings:
+        """Settings that fit together; else a sentence that names the argument."""
+        if not isinstance(guarantee, Guarantee):
+            raise InvalidArgument(f"guarantee = {guarantee!r:.60}; give one, as in PureDP(1).", argument="guarantee")
+        if not isinstance(score, str) or score not in SCORES:
+            raise InvalidArgument(f"score = {score!r:.60}; there are {', '.join(SCORES)}.", argument="score")
+        law = AnswerLaw(population)
+        if not law.population.free:
+            raise InvalidArgument(
+                "Every parameter of this population is known, so there is nothing to ask. Give a prior for one.",
+                argument="population",
+            )
+        count = integer(n_particles, "n_particles", minimum=FEWEST_PARTICLES, maximum=MOST_PARTICLES)
+        families, fixed = _read_queries(queries, law, guarantee)
+        share = float(fraction(explore, "explore", minimum=0))
+        if share > MOST_EXPLORED:
+            raise InvalidArgument(
+                f"explore = {share}; the share of people who are asked a fixed question is at most {MOST_EXPLORED}.",
+                argument="explore",
+            )
+        if share and guarantee.pure_epsilon is None:
+            raise Unsupported(f"explore asks about cells, which need PureDP, not {guarantee!r}.")
+        return cls(law, guarantee, families, fixed, score, count, share)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class State:
+    """What is known after some answers: the particles, and the answers themselves by question, in order of arrival."""
+
+    particles: smc.Particles
+    answered: Mapping[Question, tuple[int, ...]]
+    answers: int = 0
+    log_evidence: float = 0.0
+    rejuvenations: int = 0
+    acceptance: float = float("nan")  # of the last rejuvenation's moves
+    non_finite: int = 0
+    wide: tuple[float, ...] | None = None  # the edges of the question that exploring people get
+
+    def moments(self, target: Target) -> dict[str, tuple[float, float]]:
+        """The posterior mean and standard deviation of each parameter."""
+        w = smc.weights(self.particles.log_weight)
+        found = {}
+        for name, value in target.parameters(self.particles.position).items():
+            mean = float(w @ value)
+            found[name] = mean, float(np.sqrt(w @ np.square(value - mean)))
+        return found
+
+
+class Engine:
+    """Asks and learns for one survey; holds nothing that an answer changes.
+
+    settings    what is asked about, under which guarantee
+    entropy     the seed of the prior's particles and of the name: a whole number
+    name        given for a survey that has its name and its particles already; then `begin` is not to be called
+    """
+
+    def __init__(self, settings: Settings, entropy: int | None, *, name: str | None = None) -> None:
+        self.settings, self.entropy = settings, entropy
+        self.law = settings.law
+        population = self.law.population
+        self.target = Target(
+            Transform(population.supports), population.log_prior, population.log_prior, population.sample_prior
+        )
+        self._first: smc.Particles | None = None
+        if name is None:
+            rng = np.random.default_rng(entropy)
+            drawn = rng.bytes(6)
+            position = self.target.position(
+                _inside(self.target.sample_prior(rng, settings.n_particles), population.supports)
+            )
+            self._first = smc.begin(position, self.target.log_prior(position))
+            name = self._digest(drawn, self._first)
+        self.name = name
+        self._design = Design(
+            self.law,
+            settings.guarantee,
+            self.target.transform,
+            families=settings.families,
+            fixed=[asked_of(query) for query in settings.fixed],
+            score=settings.score,
+        )
+
+    def _digest(self, drawn: bytes, first: smc.Particles) -> str:
+        """A name from a random draw (the seed's, if there is one) and everything that makes this survey."""
+        s = self.settings
+        said: tuple[object, ...] = (law_identity(self.law), s.guarantee, s.families, s.fixed, s.score, s.n_particles)
+        said += (s.explore,) if s.explore else ()
+        digest = hashlib.blake2b(drawn + repr(said).encode(), digest_size=6)
+        for numbers in (first.position, first.log_prior):  # they are what the prior is
+            digest.update(numbers.tobytes())
+        return digest.hexdigest()
+
+    def generator(self, *key: int) -> np.random.Generator:
+        """A generator of this survey's own for one act."""
+        return np.random.default_rng([int(self.name, 16), *key])
+
+    def begin(self) -> State:
+        """What is known before the first answer: draws from the prior."""
+        assert self._first is not None
+        return State(self._first, {})
+
+    # ---- asking ----
+
+    def question(self, state: State, number: int, attempt: int = 0) -> Asked:
+        """The design's question at a particle drawn by its weight (Thompson), rounded to the public grid."""
+        if state.wide is not None and self.explores(number):
+            return asked_cells(state.wide, self.settings.guarantee)
+        rng = self.generator(ASKING, number, attempt)
+        particles = state.particles
+        share = np.cumsum(smc.weights(particles.log_weight))
+        chosen = min(int(np.searchsorted(share, rng.random() * share[-1], side="right")), share.size - 1)
+        drawn = particles.position[chosen]
+        bulk = smc.bulk(particles)
+        steps = grid_steps(bulk.spread, state.answers, drawn)
+        position = np.round(drawn / steps) * steps
+        if not self.target.transform.is_inside(self.target.parameters(position[None, :])).all():
+            position = drawn
+        return self._design.choose(position, bulk.covariance)
+
+    def explores(self, number: int) -> bool:
+        """Whether the query of this number goes to an exploring person, as soon as there is a wide question."""
+        return int((number + 1) * self.settings.explore) > int(number * self.settings.explore)
+
+    def _wide(self, state: State) -> tuple[float, ...] | None:
+        """The edges of a question about the whole fitted population: its quantiles, averaged over the posterior."""
+        chosen = smc.systematic(self.generator(CHECKING), state.particles.log_weight)
+        rows = chosen[np.linspace(0, len(chosen) - 1, min(WIDE_PARTICLES, len(chosen))).astype(int)]
+        theta = self.target.parameters(state.particles.position[rows])
+        edges = np.quantile(np.asarray(self.law.population.quantile(WIDE_GRID, theta), float), WIDE_LEVELS)
+        if self.law.population.is_discrete:
+            edges = np.floor(edges) + 0.5
+        found = tuple(float(edge) for edge in np.unique(edges))
+        return found if np.isfinite(found).all() else None
+
+    def checked(self, query: Query) -> Query:
+        """A query that this survey may ask; else a sentence."""
+        return _checked(query, self.law, self.settings.guarantee)
+
+    # ---- learning ----
+
+    def step(self, state: State, question: Question, value: int) -> State:
+        """What is known after one more answer."""
+        asked = asked_by(question)
+        seen = _Finite()
+        last = self._likely(asked, np.array([reading(asked, value)]), seen)
+        absorbed = smc.absorb(
+            self.generator(LEARNING, state.answers),
+            state.particles,
+            last(state.particles.position),
+            log_prior=self.target.log_prior,
+            last=last,
+            past=lambda: self._past(state, seen),
+        )
+        after = replace(
+            state,
+            particles=absorbed.particles,
+            answered={**state.answered, question: (*state.answered.get(question, ()), value)},
+            answers=state.answers + 1,
+            log_evidence=state.log_evidence + absorbed.log_evidence,
+            rejuvenations=state.rejuvenations + absorbed.rejuvenations,
+            acceptance=absorbed.acceptance if absorbed.rejuvenations else state.acceptance,
+            non_finite=state.non_finite + seen.missing,
+        )
+        is_due = self.settings.explore > 0 and after.answers == WIDE_AT
+        return replace(after, wide=self._wide(after)) if is_due else after
+
+    def _likely(self, asked: Asked, given: Array, seen: _Finite) -> smc.Density:
+        """position -> log P(reading | theta)."""
+
+        def log_likelihood(position: Array) -> Array:
+            with np.errstate(all="ignore"):
+                return seen(self.law.log_density(asked, given, self.target.parameters(position))[:, 0])
+
+        return log_likelihood
+
+    def _past(self, state: State, seen: _Finite) -> smc.Density:
+        """position -> log P(all answers so far | theta)."""
+        groups = [
+            Group(asked, np.array([reading(asked, value) for value in values]))
+            for asked, values in ((asked_by(question), values) for question, values in state.answered.items())
+        ]
+        total = joint_law(self.law, groups, self._sample(state.particles))
+
+        def log_likelihood(position: Array) -> Array:
+            with np.errstate(all="ignore"):
+                return seen(total(self.target.parameters(position)))
+
+        return log_likelihood
+
+    def _sample(self, particles: smc.Particles) -> Theta:
+        """A few values of theta that span the particles: some by weight, and the outermost."""
+        position = particles.position
+        share = np.cumsum(smc.weights(particles.log_weight))
+        rows = np.searchsorted(share, (np.arange(SAMPLE) + 0.5) / SAMPLE * share[-1])
+        rows = np.concatenate([rows, position.argmin(axis=0), position.argmax(axis=0)])
+        return self.target.parameters(position[np.minimum(rows, len(position) - 1)])
+
+
+class _Finite:
+    """Puts a hopeless number where a log likelihood is none, and counts how often it was not even infinite."""
+
+    __slots__ = ("missing",)
+
+    def __init__(self) -> None:
+        self.missing = 0
+
+    def __call__(self, found: Array) -> Array:
+        self.missing += int(np.isnan(found).sum())
+        return np.where(~np.isfinite(found), HOPELESS, found)
+
+
+def reading(asked: Asked, value: int) -> float:
+    """An answer in the units of x, or the number of its cell."""
+    return float(value) if asked.is_cells else value * asked.step
+
+
+def _read_queries(given: Queries, law: AnswerLaw, guarantee: Guarantee) -> tuple[tuple[str, ...], tuple[Query, ...]]:
+    """Families by name, and queries that are asked as they are."""
+    listed = [given] if isinstance(given, str | Query) else given
+    if not isinstance(listed, Iterable):
+        raise InvalidArgument("queries must be a family, a Query, or a list of them.", argument="queries")
+    listed = list(listed)
+    for one in listed:
+        if not isinstance(one, str | Query):
+            raise InvalidArgument(f"queries holds {one!r:.60}: each is a family or a Query.", argument="queries")
+    if not listed:
+        raise InvalidArgument("queries is empty: there is nothing to ask.", argument="queries")
+    fixed = tuple(_checked(question_of(query).query(), law, guarantee) for query in listed if isinstance(query, Query))
+    names = [name for name in listed if not isinstance(name, Query)]
+    if names == ["auto"]:
+        return checked_families("auto", law, guarantee), fixed
+    return (checked_families(names, law, guarantee) if names else ()), fixed
+
+
+def _checked(query: Query, law: AnswerLaw, guarantee: Guarantee) -> Query:
+    if query.guarantee != guarantee:
+        raise InvalidArgument(
+            f"A query keeps {query.guarantee!r}, but this survey promises {guarantee!r}.", argument="queries"
+        )
+    law.check(asked_of(query))
+    return query
+
+
+def _inside(theta: Theta, supports: Supports) -> dict[str, Array]:
+    """Draws of theta strictly inside its support: a draw that doubles round to an end has no place on the line."""
+    found = {}
+    for name, support in supports.items():
+        value = np.asarray(theta[name], np.float64)
+        least = max(np.nextafter(support.low, np.inf), support.low + SMALLEST)
+        found[name] = np.clip(value, least, np.nextafter(support.high, -np.inf))
+    return found
