@@ -28,7 +28,7 @@ SpecFile = Annotated[Path, typer.Argument(help="The spec file (TOML).", metavar=
 AcceptClamping = Annotated[
     bool, typer.Option("--accept-clamping", help="Release although more than clamp_at_most of a column is clamped.")
 ]
-Only = Annotated[str | None, typer.Option("--only", help="Only the [[release]] of this name.", metavar="NAME")]
+Only = Annotated[str | None, typer.Option("--only", help="Only the release of this name in the spec.", metavar="NAME")]
 LedgerFile = Annotated[Path, typer.Option("--ledger", help="The ledger of this data set.")]
 
 

@@ -26,6 +26,8 @@ _SAID: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\border=(?=[ ,.)]|$)", "[table] order"),
         (r"\bkey=(?=[ ,.)]|$)", "[table] key"),
         (r"as in Joint\(([\w., =]+)\)", r'with a line each in [population], as in age = "normal(mean=..., sd=...)"'),
+        (r"as in Grouped\('region', income=\.\.\.\)",
+         """as in "*" = "grouped(by=['region'], column='income', law=normal(mean=..., sd=...))\""""),
         (r"PureDP\(([\d./']+)\)", r"{ epsilon = \1 }"),
         (r"neighbours='([a-z-]+)'", r'neighbours = "\1"'),
         (r"give n=\.\.\., not n_max", "write n = ..., not n_max"),

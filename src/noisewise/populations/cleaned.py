@@ -62,7 +62,7 @@ def attach(population: AnyPopulation, schema: Schema, columns: Iterable[str]) ->
     if isinstance(population, Population) and len(names) != 1:
         raise Unsupported(
             f"The release uses the columns {', '.join(names)}; describe each of them, as in "
-            f"Joint({'=..., '.join(names)}=...)."
+            f"Joint({'=..., '.join(names)}=...), or a law in every group, as in Grouped('region', income=...)."
         )
     for name in names:
         if population.columns and name not in population.columns:
