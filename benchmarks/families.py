@@ -19,14 +19,13 @@ slow.
 from __future__ import annotations
 
 import math
-import os
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from command import asked, say_load
 from scipy import stats
 from scipy.special import ndtr, pdtr
 
@@ -37,7 +36,7 @@ from noisewise.inference.diagnostics import ess_bulk, ess_tail
 from noisewise.release import Release
 
 SEED, WANTED, WARMUP, TRIES = 1, 4000, 2000, 1000
-SETTINGS = {"n": 1000.0, "epsilon": 0.01, "seconds": 5.0}
+SETTINGS = {"n": "1000", "epsilon": "0.01", "seconds": "5"}
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 x = nw.column("x")
 
@@ -351,15 +350,10 @@ def shown(title: str, exact: Run, compiled: Run, plain: list[Run]) -> None:
 
 
 def main() -> None:
-    settings, names, known = dict(SETTINGS), [], models()
-    for word in sys.argv[1:]:
-        key, equals, value = word.partition("=")
-        if equals:
-            settings[key] = float(value)
-        else:
-            names.append(key)
-    n, epsilon, most = int(settings["n"]), settings["epsilon"], settings["seconds"]
-    for name in names or known:
+    known = models()
+    names, settings = asked(known, SETTINGS)
+    n, epsilon, most = int(settings["n"]), float(settings["epsilon"]), float(settings["seconds"])
+    for name in names:
         model = known[name]
         schema = nw.Schema({"x": model.column}, n=n, neighbours="change-one")
         plan = nw.plan(model.statistic, schema, guarantee=nw.PureDP(str(epsilon)))
@@ -368,8 +362,7 @@ def main() -> None:
         same = compiled if model.window is None else by_gibbs(release, model, most, "published")
         plain = loops(release, model, most, same.iac)
         shown(f"{name}: {plan.statistic}, n = {n}, epsilon = {epsilon:g}", exact, compiled, plain)
-    if hasattr(os, "getloadavg"):
-        print("\nload average " + " ".join(f"{load:.1f}" for load in os.getloadavg()))
+    say_load()
 
 
 if __name__ == "__main__":

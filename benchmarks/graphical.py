@@ -18,14 +18,13 @@ hand; the run says so. Seconds are of the processor, over all threads.
 from __future__ import annotations
 
 import importlib.util
-import os
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
+from command import asked, say_load
 from scipy import optimize
 
 from noisewise.graphical import collective, empirical_bayes, naive
@@ -35,7 +34,7 @@ from noisewise.graphical.structure import Regions, junction_tree
 from noisewise.studies.graphical_worlds import RIDGES, Case, World, posterior_tables
 
 GRAPHS = ("chain", "third-order")
-SETTINGS = {"n": 100_000.0, "epsilon": 0.5, "draws": 200.0, "seed": 1.0}
+SETTINGS = {"n": "100000", "epsilon": "0.5", "draws": "200", "seed": "1"}
 DAMPING, PASSES, SETTLED, TIMED_STEPS = 0.1, 200, 1e-4, 3
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -231,12 +230,9 @@ def say_mbi() -> None:
     print(f"mbi (private-pgm) is {reason}: not timed.")
 
 
-def main(arguments: list[str]) -> None:
-    graphs = [word for word in arguments if "=" not in word] or list(GRAPHS)
-    settings = SETTINGS | {key: float(value) for key, value in (word.split("=") for word in arguments if "=" in word)}
-    unknown = [word for word in [*graphs, *settings] if word not in (*GRAPHS, *SETTINGS)]
-    if unknown:
-        sys.exit(f"{unknown[0]!r}: the graphs are {', '.join(GRAPHS)}, the settings {', '.join(SETTINGS)}.")
+def main() -> None:
+    graphs, given = asked(GRAPHS, SETTINGS)
+    settings = {name: float(value) for name, value in given.items()}
     for graph in graphs:
         rng = np.random.default_rng(int(settings["seed"]))
         world = World.drawn(rng, graph, 10, None)
@@ -252,9 +248,8 @@ def main(arguments: list[str]) -> None:
         compare_em(case)
         compare_methods(case, rng)
     say_mbi()
-    if hasattr(os, "getloadavg"):
-        print("load average " + " ".join(f"{load:.1f}" for load in os.getloadavg()))
+    say_load()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -10,13 +10,12 @@ its best number of particles in a small grid. Nothing fails because a machine is
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from command import run_parts
 from scipy import stats
 
 import noisewise as nw
@@ -215,12 +214,5 @@ PARTS: dict[str, Callable[[], None]] = {
 }  # fmt: skip
 
 
-def main() -> None:
-    for name in sys.argv[1:] or PARTS:
-        PARTS[name]()
-    if hasattr(os, "getloadavg"):
-        print("\nload average " + " ".join(f"{load:.1f}" for load in os.getloadavg()))
-
-
 if __name__ == "__main__":
-    main()
+    run_parts(PARTS)

@@ -12,13 +12,11 @@ fails because a machine is slow.
 
 from __future__ import annotations
 
-import os
-import sys
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from command import asked, say_load
 
 import noisewise as nw
 from noisewise.online.collect import Collected, collect
@@ -108,19 +106,13 @@ PARTS = {
 }  # fmt: skip
 
 
-def main(arguments: Sequence[str]) -> None:
-    settings = SETTINGS | dict(text.split("=", 1) for text in arguments if "=" in text)
-    chosen = [name for name in arguments if "=" not in name] or [name for name in PARTS if name not in ON_REQUEST]
-    if unknown := (set(settings) - set(SETTINGS)) | (set(chosen) - set(PARTS)):
-        sys.exit(
-            f"There is no {', '.join(sorted(unknown))}; parts: {', '.join(PARTS)}; settings: {', '.join(SETTINGS)}."
-        )
+def main() -> None:
+    chosen, settings = asked(PARTS, SETTINGS, on_request=ON_REQUEST)
     surveyed(settings | {"n_particles": "20"}, 30)  # loads what is compiled
     for name in chosen:
         PARTS[name](settings)
-    if hasattr(os, "getloadavg"):
-        print("\nload average " + " ".join(f"{load:.1f}" for load in os.getloadavg()))
+    say_load()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

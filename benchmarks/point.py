@@ -8,13 +8,12 @@ because a machine is slow.
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from command import run_parts
 from scipy import stats
 
 import noisewise as nw
@@ -80,12 +79,5 @@ def part_laplace() -> None:
 PARTS: dict[str, Callable[[], None]] = {"program": part_program, "records": part_records, "laplace": part_laplace}
 
 
-def main() -> None:
-    for name in sys.argv[1:] or PARTS:
-        PARTS[name]()
-    if hasattr(os, "getloadavg"):
-        print("\nload average " + " ".join(f"{load:.1f}" for load in os.getloadavg()))
-
-
 if __name__ == "__main__":
-    main()
+    run_parts(PARTS)

@@ -18,8 +18,6 @@ thesis, Algorithms 16 and 17) as anyone would write them. Nothing fails because 
 from __future__ import annotations
 
 import math
-import os
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -27,6 +25,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from command import asked, say_load
 from scipy import stats
 
 import noisewise as nw
@@ -405,18 +404,12 @@ PARTS = {
 }
 
 
-def main(arguments: Sequence[str]) -> None:
-    settings = SETTINGS | dict(text.split("=", 1) for text in arguments if "=" in text)
-    chosen = [name for name in arguments if "=" not in name] or list(PARTS)
-    if unknown := (set(settings) - set(SETTINGS)) | (set(chosen) - set(PARTS)):
-        sys.exit(
-            f"There is no {', '.join(sorted(unknown))}; parts: {', '.join(PARTS)}; settings: {', '.join(SETTINGS)}."
-        )
+def main() -> None:
+    chosen, settings = asked(PARTS, SETTINGS)
     for name in chosen:
         PARTS[name](settings)
-    if hasattr(os, "getloadavg"):
-        print("\nload average " + " ".join(f"{load:.1f}" for load in os.getloadavg()))
+    say_load()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -64,7 +64,8 @@ dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
 }
 @media print {
   :root { color-scheme: light; } body { max-width: none; margin: 0; font-size: 10.5pt; }
-  figure, tr, dl { break-inside: avoid; } h1, h2, caption { break-after: avoid; } h2 { margin-top: 1.4rem; }
+  figure, tr, dl, p { break-inside: avoid; } h1, h2, caption, h2 + p, p:has(+ figure) { break-after: avoid; }
+  h2 { margin-top: 1.4rem; } img { max-height: 22cm; width: auto; }
 }
 """
 # A notebook has its own page; this touches only what is inside the pieces.

@@ -8,7 +8,8 @@ from scipy import stats
 
 import noisewise as nw
 from noisewise.evaluate.calibration import Calibration
-from noisewise.studies.grouped_calibration import RANKED, STUDY, Cell, row_of
+from noisewise.studies.grouped_calibration import RANKED, SIZES, STUDY, Cell, row_of
+from noisewise.studies.grouped_worlds import GroupWorld
 
 X = nw.column("x")
 NAMES = ["a", "b", "c"]
@@ -82,7 +83,7 @@ def test_a_fit_that_takes_noisy_means_at_face_value_fails() -> None:
 
 
 def test_rows_of_the_study_say_whose_numbers_they_are() -> None:
-    cell = Cell("laplace", "mean", "add-remove", "grouped", 1.0)
+    cell = Cell(GroupWorld(SIZES, "laplace", 1.0, "add-remove"), "mean", "grouped")
     u = np.random.default_rng(1).random(40)
     row = row_of(cell, "mean[3]", u)
     assert list(row) == list(STUDY.columns)

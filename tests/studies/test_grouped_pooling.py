@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 from noisewise.studies.grouped_pooling import METHODS, SIZES, STUDY, Cell, rows_of
+from noisewise.studies.grouped_worlds import GroupWorld
+
+WORLD = Cell(GroupWorld(SIZES, "laplace", 2.0), 1.0)
 
 
 def test_a_row_is_the_error_of_one_size_beside_separate_fits() -> None:
@@ -13,7 +16,7 @@ def test_a_row_is_the_error_of_one_size_beside_separate_fits() -> None:
     separate = rng.chisquare(3, (300, len(SIZES)))
     errors = {"naive": 4 * separate, "separate": separate, "pooled": 0.25 * separate}
     for people in (5, 50, 500):
-        rows = rows_of(Cell("laplace", 2.0, 1.0), people, errors)
+        rows = rows_of(WORLD, people, errors)
         assert [row["method"] for row in rows] == list(METHODS)
         assert all(tuple(row) == STUDY.columns for row in rows)
         mine = separate[:, np.array(SIZES) == people]
@@ -27,7 +30,11 @@ def test_the_standard_error_of_a_ratio_is_that_of_repeated_studies() -> None:
     found = []
     for _ in range(400):
         separate, pooled = rng.chisquare(4, (2, 100, len(SIZES)))
-        rows = rows_of(Cell("laplace", 2.0, 1.0), 50, {"naive": separate, "separate": separate, "pooled": pooled})
+        rows = rows_of(
+            WORLD,
+            50,
+            {"naive": separate, "separate": separate, "pooled": pooled},
+        )
         found.append((rows[2]["ratio"], rows[2]["ratio_se"]))
     ratios, errors = np.array(found).T
     assert ratios.std() == pytest.approx(errors.mean(), rel=0.2)  # 400 repetitions know it to 4 %

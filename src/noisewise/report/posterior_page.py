@@ -28,6 +28,7 @@ from noisewise.report.canvas import NARROW, WIDE
 from noisewise.report.plots import trace_plot
 from noisewise.report.posterior_pictures import Sheet, group_numbers, has_groups, picture
 from noisewise.report.release_tables import release_sections
+from noisewise.report.words import plain_number
 from noisewise.types import Floats
 
 __all__ = [
@@ -279,11 +280,10 @@ def _statistic_section(posterior: Posterior) -> list[Section]:
         return [Section(title, f"It was not estimated: {error}")]
     low, high = found.interval(LEVEL)
     published = np.concatenate([release.estimate for release in posterior.releases])
-    shown = (
-        [f"{value:.6g}" for value in published] if len(published) == len(found.labels) else ["-"] * len(found.labels)
-    )
+    is_told = len(published) == len(found.labels)
+    shown = [plain_number(float(value), 6) for value in published] if is_told else ["-"] * len(found.labels)
     rows = [
-        (label, value, f"{mean:.6g}", f"{sd:.3g}", f"{a:.6g} to {b:.6g}")
+        (label, value, plain_number(mean, 6), plain_number(sd, 3), f"{plain_number(a, 6)} to {plain_number(b, 6)}")
         for label, value, mean, sd, a, b in zip(found.labels, shown, found.mean, found.sd, low, high, strict=True)
     ]
     text = (

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from noisewise.html import Section, Table
+from noisewise.inference.told import number_words
 from noisewise.release import NoisyValue
 from noisewise.report.published import group_means
-from noisewise.report.words import SIMULATED, noise_sds, release_facts, with_spread
+from noisewise.report.words import SIMULATED, noise_sds, plain_number, release_facts, with_spread
 from noisewise.statistics.units import component_units
 
 __all__ = ["guarantee_sentence", "release_sections", "release_table"]
@@ -45,7 +46,7 @@ def release_table(release: NoisyValue) -> Table:
         return Table(("published", "answers"), [("noisy answers of single records", str(len(release.value)))])
     units, sds = component_units(release.statistic, release.schema), noise_sds(release)
     rows = [
-        (label, f"{value:.6g}{unit}", _number(sd))
+        (label, f"{plain_number(float(value), 6)}{unit}", _number(sd))
         for label, value, unit, sd in zip(release.labels, release.estimate, units, sds, strict=True)
     ]
     return Table(("number", "published", "sd of its noise"), rows[:MOST_ROWS], _left(len(rows), "numbers"))
@@ -81,14 +82,14 @@ def _group_table(release: NoisyValue) -> Table:
     for k, group in enumerate(groups[:MOST_ROWS]):
         cells = [with_spread(value, sd) for value, sd in zip(table[k], sds[k], strict=True)]
         ratios = [list(found.values())[k] for found in means.values()]
-        rows.append((group, *cells, *("too few to say" if one is None else f"{one[0]:.6g}" for one in ratios)))
+        rows.append((group, *cells, *("too few to say" if one is None else number_words(*one, None) for one in ratios)))
     header = ("group", *names, *(f"sum over count of {feature}" for feature in means))
     caption = f"± is one standard deviation of the noise alone. {_left(len(groups), 'groups')}".strip()
     return Table(header, rows, caption)
 
 
 def _number(sd: float) -> str:
-    return f"{sd:.4g}" if np.isfinite(sd) else "-"
+    return plain_number(sd, 4) if np.isfinite(sd) else "-"
 
 
 def _left(count: int, what: str) -> str:

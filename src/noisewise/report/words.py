@@ -152,8 +152,12 @@ def _means_of_present(release: NoisyValue) -> list[str]:
 
 def with_spread(value: float, sd: float) -> str:
     """A number and its standard deviation, without powers of ten where people do not write them."""
-    told = f"{value:.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}"
-    return f"{told} ± {f'{sd:.0f}' if 1e3 <= sd < 1e15 else f'{sd:.3g}'}"
+    return f"{plain_number(value, 6)} ± {plain_number(sd, 3)}"
+
+
+def plain_number(value: float, digits: int) -> str:
+    """A number in so many digits, all of them before the point where it is larger: 1414, not 1.41e+03."""
+    return f"{value:.0f}" if 10.0**digits <= abs(value) < 1e15 else f"{value:.{digits}g}"
 
 
 def noise_sds(release: NoisyValue) -> Floats:

@@ -21,12 +21,9 @@ from noisewise.evaluate.coverage import LEVELS, Coverage
 from noisewise.evaluate.discrepancy import uniformity
 from noisewise.evaluate.trials import Sampled, Trial, World, library_posterior, run_trials
 from noisewise.grouped.model import Grouped
-from noisewise.planning import Plan, plan
 from noisewise.populations.population import Normal
-from noisewise.privacy.guarantee import guarantee_from_dict
 from noisewise.release import Release
-from noisewise.schema import Bounded, Levels, Schema
-from noisewise.statistics import statistic
+from noisewise.studies.grouped_worlds import NOISES, RELATIONS, GroupWorld, gathered
 from noisewise.studies.setting import Setting
 from noisewise.studies.study import Row, Rows, Setup, Study
 from noisewise.types import Floats
@@ -35,12 +32,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SIZES = (5, 5, 20, 50, 200, 500, 1500, 5000)
-NOISES, POOLED, RELATIONS, METHODS = (
-    ("laplace", "gaussian"),
-    ("none", "mean", "both"),
-    ("change-one", "add-remove"),
-    ("grouped", "naive"),
-)
+POOLED = {"none": (), "mean": ("mean",), "both": ("mean", "sd")}
+WAYS = tuple(POOLED)
+METHODS = ("grouped", "naive")
 RANKED = 99
 BATCH = 4
 BAND = 0.99
@@ -48,17 +42,11 @@ BAND = 0.99
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One world: the noise, what is pooled, the neighbour relation, and the method."""
+    """One world, what is pooled in it, and the method."""
 
-    noise: str
+    world: GroupWorld
     pooled: str
-    neighbours: str
     method: str
-    epsilon: float
-
-    @property
-    def total(self) -> int:
-        return sum(SIZES)
 
     @property
     def population(self) -> Grouped:
@@ -66,33 +54,14 @@ class Cell:
         from scipy import stats
 
         law = Normal(mean=stats.norm(50, 10), sd=stats.lognorm(0.4, scale=12))
-        names = {"none": (), "mean": ("mean",), "both": ("mean", "sd")}[self.pooled]
-        shares = stats.dirichlet(np.array(SIZES) * 40.0 / self.total + 0.5)
-        return Grouped("g", x=law, pooled=names, names=[f"g{k}" for k in range(len(SIZES))], shares=shares)
-
-    @property
-    def plan(self) -> Plan:
-        """Means and mean squares by group."""
-        is_public = self.neighbours == "change-one"
-        columns: dict[str, Bounded | Levels] = {"x": Bounded(0, 100), "g": Levels([f"g{k}" for k in range(len(SIZES))])}
-        schema = Schema(
-            columns,
-            n=self.total if is_public else None,
-            n_max=None if is_public else self.total,
-            neighbours=self.neighbours,
-        )
-        kind, number = ("pure-dp", "epsilon") if self.noise == "laplace" else ("gaussian-dp", "mu")
-        guarantee = guarantee_from_dict({"kind": kind, number: f"{self.epsilon:g}"})
-        return plan(statistic("mean(x, x**2, by=g)"), schema, guarantee=guarantee)
-
-    @property
-    def n(self) -> int | None:
-        return None if self.neighbours == "change-one" else self.total
+        shares = stats.dirichlet(np.array(SIZES) * 40.0 / self.world.total + 0.5)
+        return Grouped("g", x=law, pooled=POOLED[self.pooled], names=self.world.names, shares=shares)
 
     def trials(self, seeds: list[np.random.SeedSequence]) -> list[Trial]:
         """Truths, releases, posteriors and ranks."""
-        world = World(((self.plan,),), self.population, self.n)
-        sample = naive if self.method == "naive" else library_posterior("auto", "auto", RANKED, self.n, {})
+        n = self.world.stated_n
+        world = World(((self.world.plan("mean(x, x**2, by=g)"),),), self.population, n)
+        sample = naive if self.method == "naive" else library_posterior("auto", "auto", RANKED, n, {})
         return run_trials(world, sample, RANKED, seeds)
 
 
@@ -125,21 +94,14 @@ def naive(releases: list[Release], population: Grouped, seed: int) -> Sampled:
 def measure(setup: Setup) -> Rows:
     """One row for each cell and kind of number."""
     cells = [
-        Cell(noise, pooled, neighbours, method, setup["epsilon"])
+        Cell(GroupWorld(SIZES, noise, setup["epsilon"], neighbours), pooled, method)
         for noise in setup["noise"]
         for pooled in setup["pooled"]
         for neighbours in setup["neighbours"]
         for method in setup["method"]
     ]
-    batches = [
-        (cell, min(BATCH, setup["trials"] - done)) for cell in cells for done in range(0, setup["trials"], BATCH)
-    ]
-    found = setup.map(uniforms, batches, "trials")
-    gathered: dict[tuple[Cell, str], list[float]] = {}
-    for (cell, _), by_name in zip(batches, found, strict=True):
-        for name, values in by_name.items():
-            gathered.setdefault((cell, name), []).extend(values)
-    return [row_of(cell, name, np.array(values)) for (cell, name), values in gathered.items()]
+    found = gathered(setup, uniforms, cells, trials=setup["trials"], at_once=BATCH, what="trials")
+    return [row_of(cell, name, np.array(values)) for (cell, name), values in found.items()]
 
 
 def uniforms(rng: np.random.Generator, batch: tuple[Cell, int]) -> dict[str, list[float]]:
@@ -160,12 +122,12 @@ def row_of(cell: Cell, name: str, u: Floats) -> Row:
     stem, _, place = name.partition("[")
     coverage = [Coverage(level, int(np.sum(np.abs(u - 0.5) <= level / 2)), u.size) for level in LEVELS]
     return {
-        "noise": cell.noise,
+        "noise": cell.world.noise,
         "pooled": cell.pooled,
-        "neighbours": cell.neighbours,
+        "neighbours": cell.world.neighbours,
         "method": cell.method,
         "number": stem,
-        "people": SIZES[int(place.rstrip("]"))] if place else cell.total,
+        "people": SIZES[int(place.rstrip("]"))] if place else cell.world.total,
         "ks_p": uniformity(u).p_value,
         **{f"coverage{100 * each.level:g}": each.share for each in coverage},
         "trials": u.size,
@@ -217,7 +179,7 @@ STUDY = Study(
     source="own; simulation-based calibration as in `calibrate`",
     settings={
         "noise": Setting(str, ("gaussian",), "the noise", full=NOISES, choices=NOISES),
-        "pooled": Setting(str, ("none", "mean"), "which parameters are pooled", full=POOLED, choices=POOLED),
+        "pooled": Setting(str, ("none", "mean"), "which parameters are pooled", full=WAYS, choices=WAYS),
         "neighbours": Setting(str, ("change-one",), "the neighbour relation", full=RELATIONS, choices=RELATIONS),
         "method": Setting(str, METHODS, "the method", choices=METHODS),
         "epsilon": Setting(float, 2.0, "epsilon of pure privacy, mu of Gaussian", above=0),

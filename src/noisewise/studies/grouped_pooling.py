@@ -18,12 +18,9 @@ import numpy as np
 from noisewise.grouped.model import Grouped
 from noisewise.inference.infer import infer
 from noisewise.models.simulate import simulate
-from noisewise.planning import Plan, plan
 from noisewise.populations.population import Normal
-from noisewise.privacy.guarantee import guarantee_from_dict
 from noisewise.release import Release
-from noisewise.schema import Bounded, Levels, Schema
-from noisewise.statistics import statistic
+from noisewise.studies.grouped_worlds import NOISES, GroupWorld, gathered
 from noisewise.studies.setting import Setting
 from noisewise.studies.study import Row, Rows, Setup, Study
 from noisewise.types import Floats
@@ -32,8 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SIZES = (5,) * 4 + (50,) * 4 + (500,) * 4
-NAMES = tuple(f"g{k}" for k in range(len(SIZES)))
-NOISES, METHODS = ("laplace", "gaussian"), ("naive", "separate", "pooled")
+METHODS = ("naive", "separate", "pooled")
 CENTRE, PRIOR_SD, SD = 50.0, 30.0, 12.0
 DRAWS = 250
 BATCH = 5
@@ -41,28 +37,18 @@ BATCH = 5
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One world: the noise, its guarantee's number, and how far true means are apart."""
+    """One world, and how far true means are apart in it."""
 
-    noise: str
-    epsilon: float
+    world: GroupWorld
     spread: float
 
-    @property
-    def plan(self) -> Plan:
-        """Means by group."""
-        columns: dict[str, Bounded | Levels] = {"x": Bounded(0, 100), "g": Levels(NAMES)}
-        schema = Schema(columns, n=sum(SIZES), neighbours="change-one")
-        kind, number = ("pure-dp", "epsilon") if self.noise == "laplace" else ("gaussian-dp", "mu")
-        guarantee = guarantee_from_dict({"kind": kind, number: f"{self.epsilon:g}"})
-        return plan(statistic("mean(x, by=g)"), schema, guarantee=guarantee)
 
-
-def population(*, is_pooled: bool) -> Grouped:
+def population(world: GroupWorld, *, is_pooled: bool) -> Grouped:
     """What the analyst says of the groups."""
     from scipy import stats
 
     law = Normal(mean=stats.norm(CENTRE, PRIOR_SD), sd=SD)
-    return Grouped("g", x=law, pooled=("mean",) if is_pooled else (), names=NAMES)
+    return Grouped("g", x=law, pooled=("mean",) if is_pooled else (), names=world.names)
 
 
 def naive(release: Release) -> Floats:
@@ -74,16 +60,16 @@ def naive(release: Release) -> Floats:
 def squared_errors(rng: np.random.Generator, batch: tuple[Cell, int]) -> dict[str, list[list[float]]]:
     """For each method, the squared errors of all groups' means in every data set of a batch."""
     cell, count = batch
-    made = cell.plan
+    made = cell.world.plan("mean(x, by=g)")
     found: dict[str, list[list[float]]] = {method: [] for method in METHODS}
     for _ in range(count):
         truth = np.clip(rng.normal(CENTRE, cell.spread, len(SIZES)), 5.0, 95.0)
         at = {"mean": truth, "share": np.array(SIZES) / sum(SIZES)}
         seed = int(rng.integers(2**62))
-        release = simulate(made, population(is_pooled=False), at=at, seed=seed)
+        release = simulate(made, population(cell.world, is_pooled=False), at=at, seed=seed)
         estimates = {"naive": naive(release)}
         for method in METHODS[1:]:
-            model = population(is_pooled=method == "pooled")
+            model = population(cell.world, is_pooled=method == "pooled")
             posterior = infer(release, model, draws=DRAWS, chains=4, seed=seed, progress=False)
             estimates[method] = posterior.draws["mean"].mean(axis=(0, 1))
         for method, estimate in estimates.items():
@@ -93,19 +79,17 @@ def squared_errors(rng: np.random.Generator, batch: tuple[Cell, int]) -> dict[st
 
 def measure(setup: Setup) -> Rows:
     """One row for each world, size and method."""
-    cells = [Cell(noise, setup["epsilon"], spread) for noise in setup["noise"] for spread in setup["spread"]]
-    batches = [
-        (cell, min(BATCH, setup["data_sets"] - done)) for cell in cells for done in range(0, setup["data_sets"], BATCH)
+    cells = [
+        Cell(GroupWorld(SIZES, noise, setup["epsilon"]), spread)
+        for noise in setup["noise"]
+        for spread in setup["spread"]
     ]
-    gathered: dict[tuple[Cell, str], list[list[float]]] = {}
-    for (cell, _), by_method in zip(batches, setup.map(squared_errors, batches, "data sets"), strict=True):
-        for method, errors in by_method.items():
-            gathered.setdefault((cell, method), []).extend(errors)
+    found = gathered(setup, squared_errors, cells, trials=setup["data_sets"], at_once=BATCH, what="data sets")
     return [
         row
         for cell in cells
         for people in dict.fromkeys(SIZES)
-        for row in rows_of(cell, people, {method: np.array(gathered[cell, method]) for method in METHODS})
+        for row in rows_of(cell, people, {method: np.array(found[cell, method]) for method in METHODS})
     ]
 
 
@@ -123,7 +107,7 @@ def rows_of(cell: Cell, people: int, errors: dict[str, Floats]) -> list[Row]:
         off = own / own.mean() - reference / reference.mean()
         rows.append(
             {
-                "noise": cell.noise,
+                "noise": cell.world.noise,
                 "spread": cell.spread,
                 "people": people,
                 "method": method,
