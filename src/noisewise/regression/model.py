@@ -63,7 +63,7 @@ RESERVED = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, init=False, eq=False)
+@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class LinearRegression(MomentsModel):
     """A response that is linear in features, with normal noise; see `priors` for what each belief may be."""
 

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 __all__ = ["LogisticRegression", "MomentsGlm", "PoissonRegression", "ProbitRegression"]
 
 
-@dataclass(frozen=True, slots=True, init=False, eq=False)
+@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class MomentsGlm(MomentsModel):
     """What the three regressions share; `link` says how the response follows s."""
 
