@@ -8,6 +8,7 @@ from scipy import special, stats
 
 import noisewise as nw
 from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.regression.glm import histograms
 from noisewise.regression.glm.density import glm_density
 from noisewise.regression.glm.learn import seen_problem
 from noisewise.regression.glm.problem import glm_data, size_of
@@ -210,5 +211,115 @@ def test_histograms_alone_and_too_many_cells_are_refused():
         nw.infer(tables, model, seed=1, progress=False)
     statistic = nw.Moments(["dose", "age"], ILL)
     moments = release_of(statistic, schema, np.full(len(statistic.labels(schema)), 500.0))
-    with pytest.raises(Unsupported, match="3600 combinations"):
+    with pytest.raises(Unsupported, match="120 cells in all"):
         nw.infer([moments, *tables], model, seed=1, progress=False)
+
+
+# ---- how numbers depend on each other, by released histograms ----
+
+SKEW = stats.gamma(2, scale=1)
+TWO_EDGES = [0.5, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 8]
+THREE_EDGES = [*TWO_EDGES[:-1], 7, 8, 10]
+
+
+def two_tables(schema):
+    """Moments of dose and age, and histograms that are exactly those of a gamma law."""
+    ends = np.array([0, *TWO_EDGES, 12.0])
+    share = np.diff(SKEW.cdf(ends)) / SKEW.cdf(12.0)
+    tables = [release_of(nw.Histogram(name, TWO_EDGES), schema, N * share) for name in ("dose", "age")]
+    statistic = nw.Moments(["dose", "age"], ILL, parts=["xx", "xy"])
+    mean, square = SKEW.mean(), SKEW.moment(2)  # sums of dose, age, y, dose^2, dose age, dose y, age^2, age y
+    value = N * np.array([mean, mean, 0.5, square, 1.3 * mean**2, 0.6 * mean, square, 0.5 * mean])
+    return [release_of(statistic, schema, value), *tables], share
+
+
+def points_of(model, releases):
+    return model.covariates.points(model.observe(releases, settings()))
+
+
+def test_the_dependence_is_that_of_a_gaussian_copula():
+    """Its table of cells, r = 0.7 by quadrature, is one of the law's; with the number itself for scores it is not."""
+    schema = schema_of(high=12)
+    model = nw.LogisticRegression(["dose", "age"], ILL, covariates="released")
+    releases, share = two_tables(schema)
+    law, size = points_of(model, releases), len(share)
+    ends = stats.norm.ppf(np.clip(np.concatenate([[0], np.cumsum(share)]), 1e-12, 1 - 1e-12))
+    u = (np.arange(400) + 0.5) / 400
+    z = stats.norm.ppf(np.clip(np.cumsum(share)[:, None] - share[:, None] * (1 - u), 1e-12, 1 - 1e-12))
+    rest = np.diff(stats.norm.cdf((ends[None, None] - 0.7 * z[..., None]) / np.sqrt(1 - 0.49)), axis=2)
+    wanted = share[:, None] * rest.mean(axis=1)  # (cell of dose, cell of age)
+
+    def nearest(scores):
+        """The largest difference of a cell from the wanted table, over u, with margins as they are."""
+        cells = np.stack([np.argmax(law.tilt[:, k * size : (k + 1) * size] > 0, axis=1) for k in (0, 1)])
+        best = 1.0
+        for u in np.linspace(0.2, 3, 57):
+            p = np.exp(law.log_weight + u * scores[0] * scores[1])
+            for _ in range(60):
+                for k in (0, 1):
+                    p *= (share / np.bincount(cells[k], p, size))[cells[k]]
+            found = np.bincount(cells[0] * size + cells[1], p, size * size).reshape(size, size)
+            best = min(best, np.abs(found - wanted).max())
+        return best
+
+    product = law.tilt[:, 2 * size]
+    scores = [stats.norm.ppf(np.clip(np.interp(law.columns[name], [0, *TWO_EDGES, 12],
+              np.concatenate([[0], np.cumsum(share)])), 1e-3, 1 - 1e-3)) for name in ("dose", "age")]  # fmt: skip
+    middle = np.all(np.abs(scores) < 2, axis=0)  # beyond, counts rounded to whole people move a score
+    np.testing.assert_allclose(product[middle], (scores[0] * scores[1])[middle], atol=0.1)
+    own = [(law.columns[name] - 2) / np.sqrt(2) for name in ("dose", "age")]
+    assert nearest(scores) < 0.003
+    assert nearest(own) > 3 * nearest(scores)
+
+
+def test_a_bank_of_points_has_the_density_of_all_combinations(monkeypatch):
+    schema = schema_of(high=12)
+    model = nw.LogisticRegression(["dose", "age"], ILL, covariates="released", coefficients=stats.norm(0, 1))
+    releases, share = two_tables(schema)
+    at, size = density_of(model, releases)
+    monkeypatch.setattr(histograms, "_grid", histograms._bank)
+    banked, same = density_of(model, releases)
+    assert size == same == 3 + 2 * len(share) + 1
+    first = np.concatenate([[-0.6, 0.3, 0.0], np.log(share) / 3, np.log(share) / 3, [0.4]])
+    rng = np.random.default_rng(1)  # places, not draws that are tested
+    places = [first, *(first + 0.05 * rng.standard_normal(size) for _ in range(4))]
+    exact, bank = (np.array([density(place)[0] for place in places]) for density in (at, banked))
+    assert np.ptp(exact) > 10
+    np.testing.assert_allclose(bank - bank[0], exact - exact[0], rtol=0.05, atol=0.6)
+
+
+def test_three_numbers_have_a_law_by_their_histograms():
+    columns = {name: nw.Bounded(0, 12) for name in ("dose", "age", "bmi")}
+    schema = nw.Schema({**columns, "ill": nw.Levels(["no", "yes"])}, n=N, neighbours="change-one")
+    ends = np.array([0, *THREE_EDGES, 12.0])
+    share = np.diff(SKEW.cdf(ends)) / SKEW.cdf(12.0)
+    tables = [release_of(nw.Histogram(name, THREE_EDGES), schema, N * share) for name in columns]
+    statistic = nw.Moments(list(columns), ILL, parts=["xx", "xy"])
+    value = np.full(len(statistic.labels(schema)), 500.0)
+    model = nw.LogisticRegression(list(columns), ILL, covariates="released")
+    law = points_of(model, [release_of(statistic, schema, value), *tables])
+    assert len(law.log_weight) == 1024 < 13**3
+    size = len(share)
+    tilt = np.concatenate([np.tile(np.log(share) / 3, 3), np.zeros(3)])
+    p = special.softmax(law.log_weight + law.tilt @ tilt)
+    middle = np.sum(share * (ends[1:] + ends[:-1]) / 2)
+    square = np.sum(share * (ends[1:] ** 3 - ends[:-1] ** 3) / np.diff(ends) / 3)
+    for name in columns:
+        assert p @ law.columns[name] == pytest.approx(middle, rel=0.01)
+        assert p @ law.columns[name] ** 2 == pytest.approx(square, rel=0.03)
+    assert p @ (law.columns["dose"] * law.columns["bmi"]) == pytest.approx(middle**2, rel=0.02)
+    assert 1 / np.square(p).sum() > 400
+    assert law.tilt.shape[1] == 3 * size + 3
+
+
+def test_a_histogram_belongs_to_the_holder_of_its_records_in_any_order():
+    schema = schema_of(high=12)
+    model = nw.LogisticRegression(["dose"], ILL, covariates="released")
+    statistic, table = nw.Moments(["dose"], ILL, parts=["xx", "xy"]), nw.Histogram("dose", EDGES)
+    value, counts = [1000.0, 260.0, 2600.0, 600.0], [20, 90, 120, 100, 110, 50, 10]
+    one, two = (release_of(statistic, schema, value, dataset=name) for name in ("one", "two"))
+    of_two = release_of(table, schema, counts, dataset="two")
+    for given in ([one, two, of_two], [of_two, one, two]):
+        observed = model.observe(given, settings())
+        assert observed.datasets == ("one", "two")
+        assert [t.holder for t in observed.tables] == [1]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from moment_releases import SEED, health_schema, noisy_release, records
 from regression_worlds import smallest_p_value
-from scipy import stats
+from scipy import special, stats
 from site_worlds import draw_world, model, released, uniforms
 
 import noisewise as nw
@@ -197,6 +197,54 @@ def test_sites_that_may_differ_by_anything_are_separate(rng, kind):
         near(partial, apart, name)
     together = nw.infer(releases, model(kind, coefficients="pooled", **known(kind)), **FAST)
     assert abs(together.mean["x"] - apart.mean["x"][0]) > 3 * apart.sd["x"][0]
+
+
+# ---- laws of the features that are stated, or learnt from histograms ----
+
+YES = nw.column("ill").equals("yes")
+CELLS = [0.5, 1, 1.5, 2, 2.5, 3, 4]
+
+
+def clinic(rng, j, line, *, cells=None, n=800):
+    """Moments, and a histogram before them, of a clinic whose number is gamma and clamped at 5."""
+    schema = nw.Schema({"x": nw.Bounded(0, 5), "ill": nw.Levels(["no", "yes"])}, n=n, neighbours="change-one")
+    x = rng.gamma(4, 0.5, n)
+    rows = {"x": np.minimum(x, 5), "ill": (rng.random(n) < special.expit(line[0] + line[1] * x)).astype(float)}
+    statistics = [nw.Moments(["x"], YES, parts=["xx", "xy"], centre={"x": 2})]
+    statistics[:0] = [nw.Histogram("x", cells)] if cells else []
+    plans = [nw.plan(statistic, schema, guarantee=nw.GaussianDP(20)) for statistic in statistics]
+    return [noisy_release(plan, rows, rng, dataset=f"clinic-{j}") for plan in plans]
+
+
+@pytest.mark.parametrize("covariates", [{"x": nw.Gamma(shape=4, rate=2)}, "released"], ids=["stated", "released"])
+def test_sites_have_laws_of_their_features_of_their_own(rng, covariates):
+    """Each by itself is that site's own fit; so is a common law of sites that may differ by anything."""
+    cells = CELLS if covariates == "released" else None
+    sites = [clinic(rng, j, line, cells=cells) for j, line in enumerate([(-1.0, 0.3), (0.5, -0.6)])]
+    together = [release for site in sites for release in site]
+    given = {"covariates": covariates, "prior": stats.norm(0, 1)}
+    wide = {name: stats.halfnorm(scale=1e3) for name in ("intercept", "x")}
+    settings = FAST | {"draws": 300}
+    apart = nw.infer(together, nw.LogisticRegression(["x"], YES, coefficients="separate", **given), **settings)
+    law = {"covariates": covariates, "coefficients": stats.norm(0, 1)}
+    for j, own in enumerate(sites):
+        near(_at(apart, "x", j), nw.infer(own, nw.LogisticRegression(["x"], YES, **law), **settings), "x")
+    weak = nw.LogisticRegression(
+        ["x"], YES, coefficients="partial", spread=wide, **given | {"prior": stats.norm(0, 50)}
+    )
+    free = nw.LogisticRegression(["x"], YES, coefficients="separate", **given | {"prior": stats.norm(0, 50)})
+    partial, alone = (nw.infer(together, model, **settings) for model in (weak, free))
+    near(partial, alone, "x")
+    assert weak.at_site(partial, "2").mean["x"] == pytest.approx(partial.mean["x"][1])
+
+
+def test_histograms_of_nobodys_site_and_of_other_cells_are_refused(rng):
+    one, two = (clinic(rng, j, (0.0, 0.5), cells=CELLS[j:]) for j in range(2))
+    model = nw.LogisticRegression(["x"], YES, coefficients="partial", covariates="released")
+    with pytest.raises(Unsupported, match="different cells"):
+        nw.infer([*one, *two], model, **FAST)
+    with pytest.raises(InvalidArgument, match="is no site"):
+        nw.infer([*one, two[1], clinic(rng, 2, (0.0, 0.5), cells=CELLS)[0]], model, **FAST)
 
 
 # ---- calibration ----

@@ -1,17 +1,13 @@
-"""Private stochastic gradients for a graphical model (Abadi et al. 2016), with an account of its own.
+"""Private stochastic gradients for a graphical model (Abadi et al. 2016).
 
 The log-likelihood of a record has the gradient t(x) - mu(theta): the marks of its cells less their probabilities. So
 
-    B    each record with chance q, by itself (Poisson sampling)
     g_i  = t(x_i) - mu(theta),   shortened to length C where it is longer
-    theta <- theta + (rate / (q n)) (sum_{i in B} g_i + N(0, (sigma C)^2 I)),        T steps from theta = 0
 
-and the answer is the mean of the later half of the steps. With k tables t(x) has k ones and mu is a distribution in
-each, so |g_i|^2 <= 2 k always, and its mean at the truth is below k: the default C = sqrt(k) shortens few.
-
-Guarantee: (epsilon, delta)-DP for records *added or removed*, by `subsampled_gaussian`; n is taken as public, and so
-are the tuning constants. That is weaker than the epsilon-DP of noisy tables, and than change-one neighbours. The noise
-is simulated, from the generator that is given: for comparison only. A step costs as much as its minibatch, whatever n.
+and steps, noise and guarantee are those of `private_gradients`. With k tables t(x) has k ones and mu is a distribution
+in each, so |g_i|^2 <= 2 k always, and its mean at the truth is below k: the default C = sqrt(k) shortens few. The
+guarantee, (epsilon, delta)-DP for records added or removed, is weaker than the epsilon-DP of noisy tables, and than
+change-one neighbours.
 """
 
 from __future__ import annotations
@@ -21,9 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from noisewise.baselines.subsampled_gaussian import noise_multiplier_for
-from noisewise.errors import InvalidArgument
-from noisewise.exact import integer
+from noisewise.baselines.private_gradients import PrivateGradients
 from noisewise.graphical.problem import Fit, Problem
 from noisewise.types import Floats, Ints
 
@@ -46,29 +40,21 @@ def dp_sgd(
 
     `epsilon=inf` adds no noise and is not private. `clip=None` is C = sqrt(k).
     """
-    integer(steps, "steps", minimum=1)
-    if not (learning_rate > 0 and (clip is None or clip > 0)):
-        raise InvalidArgument("learning_rate and clip must be above 0.", argument="learning_rate")
     rule = _Marks.of(problem)
-    length = math.sqrt(len(rule.starts)) if clip is None else clip
-    sigma = 0.0
-    if not math.isinf(epsilon):
-        sigma = noise_multiplier_for(epsilon=epsilon, delta=delta, sampling_rate=sampling_rate, steps=steps)
-    n, later = len(records), steps // 2
-    theta, total = np.zeros(problem.parameters), np.zeros(problem.parameters)
-    for step in range(steps):
-        batch = rng.choice(n, size=rng.binomial(n, sampling_rate), replace=False, shuffle=False)
-        summed = rule.clipped_sum(records[batch], probabilities(problem, theta), length)
-        summed += sigma * length * rng.standard_normal(len(theta))
-        theta = theta + learning_rate / (sampling_rate * n) * summed
-        if step >= later:
-            total += theta
-    said = (
-        f"({epsilon:g}, {delta:g})-DP for records added or removed; noise multiplier {sigma:.4g}, length {length:.4g}"
+    gradients = PrivateGradients(
+        epsilon=epsilon,
+        delta=delta,
+        clip=math.sqrt(len(rule.starts)) if clip is None else clip,
+        steps=steps,
+        sampling_rate=sampling_rate,
+        learning_rate=learning_rate,
     )
-    if sigma == 0:
-        said = "no noise was added: this is not private"
-    return Fit(total / (steps - later), steps, (said,))
+
+    def clipped_sum(batch: Ints, theta: Floats) -> Floats:
+        return rule.clipped_sum(records[batch], probabilities(problem, theta), gradients.clip)
+
+    theta, said = gradients.climb(rng, len(records), problem.parameters, clipped_sum)
+    return Fit(theta, steps, (said,))
 
 
 def probabilities(problem: Problem, theta: Floats) -> Floats:

@@ -7,7 +7,7 @@ Rows are x (n, d) and y in {0, 1}; an intercept is a column of ones, which count
                              units minimise  mean log(1 + exp(-y f'x)) + b'f/n + (L + D)|f|^2/2,  b with density ~
                              exp(-e|b|/2), e = epsilon - log(1 + 2c/(nL) + c^2/(nL)^2), c = 1/4; where that is not above
                              0, e = epsilon/2 and D = c/(n (exp(epsilon/4) - 1)) - L. epsilon-DP under change-one.
-    private gradients        Abadi et al. (2016) as in dp_sgd.py: (epsilon, delta)-DP for records added or removed
+    private gradients        Abadi et al. (2016), private_gradients.py: (epsilon, delta)-DP for records added or removed
     discriminant             from sums alone, as if they were exact: Fisher's linear discriminant, whose coefficients
                              are those of a logistic regression where x is normal within y = 0 and y = 1 (Efron 1975)
 
@@ -24,10 +24,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
-from noisewise.baselines.subsampled_gaussian import noise_multiplier_for
+from noisewise.baselines.private_gradients import PrivateGradients
 from noisewise.errors import InvalidArgument
-from noisewise.exact import integer
-from noisewise.types import Floats
+from noisewise.types import Floats, Ints
 
 __all__ = ["LogisticFit", "discriminant", "dp_sgd_logistic", "non_private_logistic", "objective_perturbation"]
 
@@ -92,24 +91,17 @@ def dp_sgd_logistic(
 ) -> LogisticFit:
     """Noisy gradients of minibatches, each record's shortened to `clip`; the mean of the later half of the steps."""
     rows, response = _checked(x, y)
-    integer(steps, "steps", minimum=1)
-    if not (clip > 0 and learning_rate > 0):
-        raise InvalidArgument("clip and learning_rate must be above 0.", argument="clip")
-    sigma = 0.0
-    if not math.isinf(epsilon):
-        sigma = noise_multiplier_for(epsilon=epsilon, delta=delta, sampling_rate=sampling_rate, steps=steps)
-    n, d = rows.shape
-    beta, total, later = np.zeros(d), np.zeros(d), steps // 2
-    for step in range(steps):
-        batch = rng.choice(n, size=rng.binomial(n, sampling_rate), replace=False, shuffle=False)
+    gradients = PrivateGradients(
+        epsilon=epsilon, delta=delta, clip=clip, steps=steps, sampling_rate=sampling_rate, learning_rate=learning_rate
+    )
+
+    def clipped_sum(batch: Ints, beta: Floats) -> Floats:
         gradient = rows[batch] * (response[batch] - expit(rows[batch] @ beta))[:, None]
         gradient /= np.maximum(1.0, np.linalg.norm(gradient, axis=1, keepdims=True) / clip)
-        noisy = gradient.sum(axis=0) + sigma * clip * rng.standard_normal(d)
-        beta = beta + learning_rate / (sampling_rate * n) * noisy
-        if step >= later:
-            total += beta
-    said = f"({epsilon:g}, {delta:g})-DP for records added or removed; noise multiplier {sigma:.4g}"
-    return LogisticFit(total / (steps - later), None, said if sigma > 0 else "no noise was added: this is not private")
+        return np.asarray(gradient.sum(axis=0))
+
+    beta, said = gradients.climb(rng, len(rows), rows.shape[1], clipped_sum)
+    return LogisticFit(beta, None, said)
 
 
 def discriminant(n: float, sum_x: ArrayLike, sum_xx: ArrayLike, sum_y: float, sum_xy: ArrayLike) -> LogisticFit:

@@ -5,7 +5,7 @@
     learn          one method run on that: draws by name, how they were made, which law was scored, a verdict
     sample_prior, theta_at, simulate_values, sample_records     for simulation, checks and calibration
     joint_likelihood, degrees                                   for what a posterior can still be asked
-    information_engine                                          for `choose`
+    engine                                                      for `choose`
     answer_sources, parameter_units                             for answers in people's terms, with units
     text_arguments, from_nodes                                  for spec files and saved posteriors
 `posterior` is final: it checks the settings, the method and its options, keeps the seed, the clock and the stated n,
@@ -18,7 +18,7 @@ from __future__ import annotations
 import ast
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, final
 
 import numpy as np
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from noisewise.release import NoisyValue
     from noisewise.schema import Schema
 
-__all__ = ["ModelBase"]
+__all__ = ["InformationSettings", "ModelBase"]
 
 
 class _Observed(Protocol):
@@ -48,6 +48,17 @@ class _Observed(Protocol):
 
     @property
     def releases(self) -> tuple[NoisyValue, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class InformationSettings:
+    """How the information of a release is asked for: `method` and `likelihood` by name, n where it is stated."""
+
+    method: str = "auto"
+    likelihood: str = "auto"
+    n: object = None
+    seed: object = None
+    draws: int | None = None
 
 
 class ModelBase:
@@ -239,6 +250,10 @@ class ModelBase:
         draws: int | None = None,
     ) -> Engine:
         """How the Fisher information of a plan's release is computed; `choose` asks for it."""
+        return self.engine(plan, InformationSettings(method, likelihood, n, seed, draws))
+
+    def engine(self, plan: Plan, asked: InformationSettings) -> Engine:
+        """The model's own part of `information_engine`."""
         raise self._lacks("information_engine", "the information of a release about it")
 
     def spread_information(self, plan: Plan, theta: Theta, *, n: object = None) -> Array | None:

@@ -26,7 +26,7 @@ from noisewise.inference.verdict import Verdict
 from noisewise.joining import Joined, joined
 from noisewise.likelihood.joint import Product, checked_releases, joint_likelihood
 from noisewise.likelihood.presence import presence_note, present_plan, present_releases
-from noisewise.models.base import ModelBase
+from noisewise.models.base import InformationSettings, ModelBase
 from noisewise.planning import Plan, Simulable
 from noisewise.populations.parameters import Array, Support, Theta
 from noisewise.populations.population import AnyPopulation
@@ -175,26 +175,17 @@ class PopulationModel(ModelBase):
 
         return degrees(self.population, self.complete(releases), theta)
 
-    def information_engine(
-        self,
-        plan: Plan,
-        *,
-        method: str = "auto",
-        likelihood: str = "auto",
-        n: object = None,
-        seed: object = None,
-        draws: int | None = None,
-    ) -> Engine:
+    def engine(self, plan: Plan, asked: InformationSettings) -> Engine:
         from noisewise.design.information import population_engine
 
         return population_engine(
             present_plan(plan, self.population),
             self.population,
-            method=method,
-            likelihood=likelihood,
-            n=n,
-            seed=seed,
-            draws=draws,
+            method=asked.method,
+            likelihood=asked.likelihood,
+            n=asked.n,
+            seed=asked.seed,
+            draws=asked.draws,
         )
 
     def answer_sources(self, theta: Theta, releases: Sequence[NoisyValue]) -> tuple[AnswerSource, ...]:

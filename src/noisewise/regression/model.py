@@ -9,18 +9,17 @@ scale the releases use. Nothing here can see a record.
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisewise.errors import InvalidArgument
-from noisewise.models.base import ModelBase
+from noisewise.models.base import InformationSettings
 from noisewise.populations.parameters import POSITIVE, REAL, Supports, Theta, offers
-from noisewise.regression.configurations import Configurations, has_conditions
+from noisewise.regression.base import MomentsModel, coefficient_names
+from noisewise.regression.configurations import Configurations
 from noisewise.regression.location import CONFIGURATION_SHARE, NUMBER_COVARIANCE, NUMBER_MEAN, location_model
 from noisewise.regression.priors import (
     COVARIATE_COVARIANCE,
@@ -39,19 +38,16 @@ from noisewise.regression.priors import (
 )
 from noisewise.regression.problem import Floats, Problem
 from noisewise.regression.released import released_moments
-from noisewise.regression.sites.sharing import Sharing, changed_copy, read_sharing
+from noisewise.regression.sites.sharing import Sharing, read_sharing
 from noisewise.statistics.additive import read_features
 from noisewise.statistics.feature import Feature
 
 if TYPE_CHECKING:
     from noisewise.inference.answer_sources import AnswerSource
-    from noisewise.inference.degrees import Degrees
     from noisewise.inference.methods import Found, Methods
     from noisewise.inference.posterior import Posterior
     from noisewise.inference.settings import Settings
-    from noisewise.models.protocol import Model
-    from noisewise.planning import Plan, Simulable
-    from noisewise.regression.confidential import MomentsLaws
+    from noisewise.planning import Plan
     from noisewise.regression.information import MomentsInformation
     from noisewise.regression.methods import RegressionMethod
     from noisewise.regression.observed import Observed
@@ -67,8 +63,8 @@ RESERVED = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, init=False, eq=False)
-class LinearRegression(ModelBase):
+@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
+class LinearRegression(MomentsModel):
     """A response that is linear in features, with normal noise; see `priors` for what each belief may be."""
 
     text_name: ClassVar[str] = "linear_regression"
@@ -106,7 +102,7 @@ class LinearRegression(ModelBase):
         y = read_response(response, x, "LinearRegression")
         if not isinstance(intercept, bool):
             raise InvalidArgument(f"intercept = {intercept!r:.60} must be True or False.", argument="intercept")
-        names = (*([INTERCEPT] if intercept else []), *map(str, x))
+        names = coefficient_names(x, intercept=intercept)
         sharing = read_sharing(coefficients, spread=spread, sites=sites, names=names, noise=(NOISE_VARIANCE,))
         if sharing.is_said:
             joint = prior if offers(prior, "sized") else None
@@ -151,11 +147,6 @@ class LinearRegression(ModelBase):
             )
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The coefficients, by name: the intercept first, then each feature as it is written."""
-        return (*([INTERCEPT] if self.intercept else []), *(str(feature) for feature in self.features))
-
-    @property
     def unlisted(self) -> tuple[str, ...]:
         """Draws that are kept for later questions and not shown in tables."""
         return (COVARIATE_MEAN, COVARIATE_COVARIANCE, CONFIGURATION_SHARE, NUMBER_MEAN, NUMBER_COVARIANCE)
@@ -195,10 +186,6 @@ class LinearRegression(ModelBase):
 
         return METHODS
 
-    @property
-    def title(self) -> str:
-        return f"Inferring {', '.join(self.names)}"
-
     def observe(self, releases: object, settings: Settings) -> Observed:
         """What the releases say, by holder."""
         return self.observed(releases, n=settings.n)
@@ -214,11 +201,6 @@ class LinearRegression(ModelBase):
         from noisewise.regression.observed import observe
 
         return observe(releases, self.features, self.response, intercept=self.intercept, n=n)
-
-    @property
-    def conditions(self) -> tuple[Feature, ...]:
-        """The features that hold a yes/no condition, so that no normal law is theirs."""
-        return tuple(feature for feature in self.features if has_conditions(feature))
 
     def problem_of(self, observed: Observed, *, as_normal: bool = False) -> Problem:
         """Priors and observations in common units; `as_normal` takes yes/no features for normal ones."""
@@ -270,34 +252,11 @@ class LinearRegression(ModelBase):
 
         return predict_mean(self, self.at_site(posterior, site), X)
 
-    # ---- coefficients by site ----
-
-    @property
-    def learnt_as(self) -> Model:
-        """Itself, or the model of its sites."""
-        from noisewise.regression.sites.model import SiteRegression
-
-        return SiteRegression(self) if self.sharing.is_by_site else self
-
     def site_frame(self, by_site: tuple[Observed, ...], settings: Settings) -> LinearFrame:
         """Its sites as the sampler of their common law takes them."""
         from noisewise.regression.sites.linear import LinearFrame
 
         return LinearFrame.of(self, by_site, settings)
-
-    def with_sites(self, names: tuple[str, ...]) -> LinearRegression:
-        """The same with its sites by name."""
-        return changed_copy(self, sharing=replace(self.sharing, sites=names))
-
-    def at_one_site(self) -> LinearRegression:
-        """The same of one site alone."""
-        return changed_copy(self, sharing=Sharing())
-
-    def at_site(self, posterior: Posterior, site: str | None) -> Posterior:
-        """The posterior of one site alone, by its name, or of a "new" one: with its own check, summary, predictions."""
-        from noisewise.regression.sites.answers import posterior_at
-
-        return posterior_at(posterior, site)
 
     def rows_at(self, place: Summing, theta: Theta) -> SummedRows:
         """The law of one row of a release at parameter values."""
@@ -305,53 +264,14 @@ class LinearRegression(ModelBase):
 
         return linear_rows(self, place, theta)
 
-    def simulate_values(
-        self,
-        rng: np.random.Generator,
-        plan: Simulable,
-        theta: Theta,
-        *,
-        n: int | None = None,
-        approximate: bool = False,
-    ) -> NDArray[np.int64]:
-        """The published integers (K, size) of K simulated data sets, one for each row of theta."""
-        from noisewise.regression.replicate import simulate_values
-
-        return simulate_values(rng, self, plan, theta, n=n)
-
-    def degrees(self, releases: tuple[NoisyValue, ...], theta: Theta) -> Degrees:
-        """Released sums against coefficients, noise variance, and the law of the covariates where it is not given."""
-        from noisewise.regression.degrees import moment_degrees
-
-        return moment_degrees(self, releases)
-
-    def information_engine(
-        self,
-        plan: Plan,
-        *,
-        method: str = "auto",
-        likelihood: str = "auto",
-        n: object = None,
-        seed: object = None,
-        draws: int | None = None,
-    ) -> MomentsInformation:
-        """How the Fisher information of a plan's release about this regression is computed; `choose` asks for it."""
+    def engine(self, plan: Plan, asked: InformationSettings) -> MomentsInformation:
+        """How the information of a plan's release about this regression is computed."""
         from noisewise.regression.information import LinearUnknowns, MomentsInformation
 
         unknowns = LinearUnknowns(self, plan.part_schema)
-        return MomentsInformation(plan, self, unknowns, method=method, n=n, seed=seed, draws=draws)
-
-    def spread_information(self, plan: Plan, theta: Theta, *, n: object = None) -> Floats | None:
-        """The same under normal noise with the variance of Laplace noise; `epsilon_for` asks for it."""
-        return self.information_engine(plan, n=n).spread(theta)
-
-    def joint_likelihood(
-        self, releases: tuple[NoisyValue, ...], *, likelihood: str = "auto", n: object = None
-    ) -> MomentsLaws:
-        """The laws from which the confidential moments are drawn, one for each release."""
-        from noisewise.regression.confidential import MomentsLaws
-
-        return MomentsLaws.of(self, releases, n=n)
+        return MomentsInformation(
+            plan, self, unknowns, method=asked.method, n=asked.n, seed=asked.seed, draws=asked.draws
+        )
 
     def answer_sources(self, theta: Theta, releases: Sequence[NoisyValue]) -> tuple[AnswerSource, ...]:
         """The coefficients in units of the response, the residual sd, and R2 where it is known."""
@@ -369,24 +289,10 @@ class LinearRegression(ModelBase):
         """Its arguments as a spec file writes them."""
         from noisewise.regression.text import belief_text
 
-        named = {"features": repr([str(feature) for feature in self.features]), "response": repr(str(self.response))}
-        if not self.intercept:
-            named["intercept"] = "False"
         beliefs = {"coefficients": self.coefficients, "noise": self.noise, "prior": self.prior,
                    "covariates": self.covariates}  # fmt: skip
         told = {name: belief_text(value) for name, value in beliefs.items() if value is not None}
-        return named | self.sharing.text(told.pop("coefficients", None), told.pop("prior", None)) | told
-
-    @classmethod
-    def from_nodes(cls, nodes: Mapping[str, ast.expr]) -> LinearRegression:
-        """The regression that these arguments describe."""
-        from noisewise.regression.text import arguments_of
-
-        return cls(**arguments_of(nodes))
-
-    def __repr__(self) -> str:
-        features = ", ".join(str(feature) for feature in self.features)
-        return f"LinearRegression([{features}], {self.response}{'' if self.intercept else ', intercept=False'})"
+        return self.row_text() | self.sharing.text(told.pop("coefficients", None), told.pop("prior", None)) | told
 
 
 def read_response(response: object, features: tuple[Feature, ...], kind: str) -> Feature:

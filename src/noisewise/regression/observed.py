@@ -45,6 +45,7 @@ class Observed:
     schemas: tuple[Schema, ...]
     holder_schemas: tuple[Schema, ...] = ()  # one for each holder
     features: tuple[Feature, ...] = ()
+    datasets: tuple[str, ...] = ()  # whose records they are, one for each holder
     tables: tuple[CellCounts, ...] = ()  # released counts of cells, where the law of the features is learnt from them
 
 
@@ -57,11 +58,12 @@ def observe(
         _check_subject(release, features, response, intercept)
     together = joined(given, n)
     units: Units | None = None
-    holders, of_holders = [], []
+    holders, of_holders, datasets = [], [], []
     for group in together.groups:
         same = together.members(group)
         holders.append(_holder(same, together.size(group), units))
         of_holders.append(_moments(same)[0][0].schema)
+        datasets.append(same[0].dataset)
         units = Units.of(_moments(same)[0][1]) if units is None else units
     assert units is not None
     schemas = tuple(release.schema for release, _ in _moments(given))
@@ -74,6 +76,7 @@ def observe(
         schemas,
         tuple(of_holders),
         tuple(features),
+        tuple(datasets),
     )
 
 

@@ -107,8 +107,8 @@ class Coin(ModelBase):
     def joint_likelihood(self, releases, *, likelihood="auto", n=None):
         return Counts((Heads(joined(releases, n)),))
 
-    def information_engine(self, plan, *, method="auto", likelihood="auto", n=None, seed=None, draws=None):
-        return HeadsInformation(record_count(plan.part_schema, n), plan.law.sd[0])
+    def engine(self, plan, asked):
+        return HeadsInformation(record_count(plan.part_schema, asked.n), plan.law.sd[0])
 
     def text_arguments(self) -> dict[str, str]:
         return {"heads": repr(self.heads), "tails": repr(self.tails)}

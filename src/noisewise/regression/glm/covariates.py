@@ -23,7 +23,13 @@ from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.regression.configurations import Configurations
 from noisewise.regression.glm.extended import Seen, extended
 from noisewise.regression.glm.given_rows import GivenRows
-from noisewise.regression.glm.histograms import ReleasedHistograms, observe_with_tables, width_error, with_tables
+from noisewise.regression.glm.histograms import (
+    ReleasedHistograms,
+    observe_with_tables,
+    require_same_cells,
+    width_error,
+    with_tables,
+)
 from noisewise.regression.glm.problem import GlmProblem
 from noisewise.regression.glm.stated import StatedCovariates, point_configurations, point_law_x
 from noisewise.regression.location import CONFIGURATION_SHARE, NUMBER_COVARIANCE, NUMBER_MEAN, location_model
@@ -36,6 +42,7 @@ from noisewise.statistics.feature import Feature
 from noisewise.types import Floats
 
 __all__ = [
+    "check_sites",
     "combinations",
     "completed",
     "expected_law",
@@ -49,6 +56,7 @@ __all__ = [
 ]
 
 SAME, WIDE = 1e-9, 0.5
+FEWEST_EFFECTIVE, FEWEST_POINTS = 150, 1000
 NEAR_CENTRE = 0.1  # sd of a mean about the release's centre, in units of the number's sd
 
 
@@ -190,6 +198,16 @@ def _(given: ReleasedHistograms, problem: GlmProblem, observed: Observed) -> Glm
 
 
 @singledispatch
+def check_sites(given: object, by_site: Sequence[Observed]) -> None:
+    """Refuse sites whose laws of the features cannot stand beside each other."""
+
+
+@check_sites.register
+def _(given: ReleasedHistograms, by_site: Sequence[Observed]) -> None:
+    require_same_cells(by_site)
+
+
+@singledispatch
 def wide_cells(given: object, observed: Observed, share: Floats) -> list[str]:
     """What is to be said where cells are so wide that what happens within them shows in the released squares."""
     return []
@@ -206,12 +224,19 @@ def _(given: ReleasedHistograms, observed: Observed, share: Floats) -> list[str]
         ]
         if found and feature.operation == "column":
             noise[str(feature)] = min(found)
-    error = width_error(given.points(observed), share.mean(axis=(0, 1)), observed.tables, noise)
+    mean = share.mean(axis=(0, 1))
+    error, said = width_error(given.points(observed), mean, observed.tables, noise), []
+    if (effective := 1 / float(np.square(mean).sum())) < FEWEST_EFFECTIVE and len(mean) >= FEWEST_POINTS:
+        said.append(
+            f"The {len(mean)} points that stand for all combinations of numbers are worth {effective:.0f} under what "
+            "was learnt: with so strong a dependence integrals are rough. Release coarser cells."
+        )
     if error <= WIDE:
-        return []
+        return said
     return [
+        *said,
         f"Cells of the released histograms are wide: a density that rises within them would move a sum of squares by "
-        f"{error:.2g} of its standard deviations. Release narrower cells where most records are."
+        f"{error:.2g} of its standard deviations. Release narrower cells where most records are.",
     ]
 
 
@@ -362,8 +387,8 @@ def _(given: StatedCovariates, x: LocationX, name: str) -> tuple[str, str]:
 def _(given: ReleasedHistograms, x: LocationX, name: str) -> tuple[str, str]:
     return f"features by released histograms, {x.configurations} points", (
         "Numbers among the features are uniform within the cells of their released histograms, whose shares are "
-        "learnt, and depend on each other by one coefficient for each pair, nearly a Gaussian copula. What happens "
-        "within cells, and any other dependence, no release here can test."
+        "learnt, and depend on each other by a Gaussian copula. What happens within cells, and any other dependence, "
+        "no release here can test."
     )
 
 

@@ -3,10 +3,16 @@
 Every number among the columns has a histogram that some holder released. Its law is uniform within each cell, with
 unknown probabilities of the cells; how numbers depend on each other, and on yes/no features, is one coefficient for
 each pair, learnt from the released products:
-    P(point) proportional to (width of the node within its cell) * exp(u' t),
+    P(point) proportional to weight * exp(u' t),
     t = the cells of every number, z_i z_j, the directions of yes/no features, their products, and those with the z_j
-with z a number in units of its likely sd by public numbers, u ~ N(0, 3^2) for a cell, N(0, 1) for a product or a
-difference. Between normal numbers that is the Gaussian copula, elsewhere close to it, and it leaves every margin free.
+with z_j = Phi^-1(F_j(x_j)) the normal scores of a number by its noisy histogram, u ~ N(0, 3^2) for a cell, N(0, 1) for
+a product or a difference. A Gaussian copula with correlations R has the density exp(-z'(R^-1 - I)z/2) beside its
+margins, whose squares are the cells' and whose products are these: the law is that copula, up to what a square changes
+within a cell, and leaves every margin free. The scores are those of the published counts, as if these were the margin;
+that moves what u means a little, and no margin.
+
+Points are Gauss's nodes within all combinations of cells; where these are too many, a fixed quasi-random bank that
+follows the published counts (and, by a quarter, every cell alike), raked to them.
 
 Counts of cells and sums of products of the same records are one normal law: a cell is one more entry of a row, 1 times
 its indicator (`extended.py`), so that the points give the covariances of counts with sums. Counts of other records are
@@ -16,6 +22,7 @@ a holder of their own.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import singledispatch
@@ -30,6 +37,7 @@ from noisewise.regression.glm.extended import Seen, extended
 from noisewise.regression.glm.problem import Cap, GlmProblem
 from noisewise.regression.glm.stated import PointLaw, StatedCovariates, crossed, level_columns, numbers_of
 from noisewise.regression.observed import Observed, observe
+from noisewise.regression.points import base_points
 from noisewise.regression.problem import Holder
 from noisewise.release import NoisyValue
 from noisewise.schema import Schema
@@ -44,6 +52,7 @@ __all__ = [
     "ReleasedHistograms",
     "law_of",
     "observe_with_tables",
+    "require_same_cells",
     "width_error",
     "with_tables",
     "without_cells",
@@ -53,7 +62,10 @@ RELEASED = "released"
 CELL_SD = 3.0
 LEAST_VARIANCE = 0.01  # people, squared: without any noise the counts of all cells are one too many for a normal law
 MOST_POINTS, MOST_NODES = 1500, 3
-FARTHEST = 3.0  # likely sds at which z ends
+FEWEST_POINTS, MOST_CELLS = 300, 64  # of a bank, for each combination of levels; of all numbers together
+EVERYWHERE = 0.25  # of a bank's points lie in every cell alike
+SCORE_TAIL = 1e-3  # scores end at 3.1
+RAKINGS = 30
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,12 +80,20 @@ class CellCounts:
     laplace: Floats
     n: int
     holder: int | None  # among the holders of moments; None where nobody released moments of these records
+    dataset: str
 
     def edges(self) -> list[float]:
         """Where cells begin, and where the last ends."""
         bounds = self.schema.bounded(self.column)
         inner = {node.arguments[1] for cell in self.cells for node in cell.nodes() if node.operation == "between"}
         return sorted({bounds.low, bounds.high, *(edge for edge in inner if bounds.low < edge < bounds.high)})
+
+    def cell_counts(self) -> Floats:
+        """The noisy counts, from the lowest cell to the highest."""
+        ends = np.array(self.edges())
+        middle = {self.column: (ends[1:] + ends[:-1]) / 2}
+        marks = np.stack(evaluated(self.cells, middle, self.schema), axis=1).astype(float)  # (cells, counts)
+        return np.asarray(marks @ self.observed)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,29 +116,82 @@ class ReleasedHistograms:
         names = numbers_of(features, schema)
         edges = {name: _edges_of(name, observed.tables) for name in names}
         levels, made = level_columns(features, observed.schemas)
-        cells = int(np.prod([len(each) - 1 for each in edges.values()])) * made.count
-        if cells > MOST_POINTS:
-            raise Unsupported(
-                f"The cells of these histograms have {cells} combinations, more than {MOST_POINTS}. Release coarser "
-                "ones, or state a population for every number, as in {'age': Gamma(...)}."
-            )
-        nodes = max(1, min(MOST_NODES, int((MOST_POINTS / cells) ** (1 / max(len(names), 1)) + 1e-9)))
-        margins = [_nodes(each, nodes) for each in edges.values()]
-        places = list(itertools.product(*(range(len(values)) for values, _, _ in margins)))
-        at = np.array(places, int).reshape(len(places), len(names))
-        numbers = {name: margins[j][0][at[:, j]] for j, name in enumerate(names)}
-        log_weight = sum((margins[j][1][at[:, j]] for j in range(len(names))), np.zeros(len(at)))
-        z = np.stack([_score(numbers[name], *likely_number(name, observed)) for name in names], axis=1)
-        tilt = [
-            CELL_SD * (margins[j][2][at[:, j]] == cell)
-            for j in range(len(names))
-            for cell in range(int(margins[j][2].max()) + 1)
-        ]
+        margins = {name: published_shares(name, edges[name], observed.tables) for name in names}
+        combinations = int(np.prod([len(each) for each in margins.values()])) * made.count
+        laid = _grid if combinations <= MOST_POINTS else _bank
+        numbers, log_weight, cells = laid(edges, margins, MOST_POINTS, made.count)
+        z = np.stack([_scores(numbers[name], edges[name], margins[name]) for name in names], axis=1)
+        tilt = [CELL_SD * (cells[:, j] == cell) for j, name in enumerate(names) for cell in range(len(margins[name]))]
         return crossed(levels, made, numbers, z, log_weight, tilt, schema, correlation=1.0)
 
 
-def _score(values: Floats, centre: float, spread: float) -> Floats:
-    return np.asarray(np.clip((values - centre) / spread, -FARTHEST, FARTHEST))
+Laid = tuple[dict[str, Floats], Floats, Integers]  # numbers by name, log weights, and the cell of each
+
+
+def _grid(edges: Mapping[str, Sequence[float]], margins: Mapping[str, Floats], most: int, levels: int) -> Laid:
+    """Nodes within every combination of cells."""
+    combinations = int(np.prod([len(each) for each in margins.values()])) * levels
+    nodes = max(1, min(MOST_NODES, int((most / combinations) ** (1 / max(len(margins), 1)) + 1e-9)))
+    axes = [_nodes(each, nodes) for each in edges.values()]
+    places = list(itertools.product(*(range(len(values)) for values, _, _ in axes)))
+    at = np.array(places, int).reshape(len(places), len(axes))
+    log_weight = sum((axes[j][1][at[:, j]] for j in range(len(axes))), np.zeros(len(at)))
+    cells = np.stack([axes[j][2][at[:, j]] for j in range(len(axes))], axis=1)
+    return {name: axes[j][0][at[:, j]] for j, name in enumerate(edges)}, log_weight, cells
+
+
+def _bank(edges: Mapping[str, Sequence[float]], margins: Mapping[str, Floats], most: int, levels: int) -> Laid:
+    """A quasi-random bank by the published shares; cells are alike before they are tilted."""
+    from scipy.special import ndtr
+
+    points, cells = most // levels, sum(len(each) for each in margins.values())
+    if points < FEWEST_POINTS or cells > MOST_CELLS:
+        raise Unsupported(
+            f"These histograms have {cells} cells in all, beside {levels} combinations of levels; at most {MOST_CELLS} "
+            f"cells and {most // FEWEST_POINTS} combinations can be. Release coarser ones, or state a population for "
+            "every number, as in {'age': Gamma(...)}."
+        )
+    z, weights = base_points(len(edges), 2 ** int(math.log2(points)))
+    numbers, log_weight, which = dict[str, Floats](), np.log(np.maximum(weights, 1e-12)), []
+    for j, (name, ends) in enumerate(edges.items()):
+        share = (1 - EVERYWHERE) * margins[name] + EVERYWHERE / len(margins[name])
+        up_to = np.concatenate([[0.0], np.cumsum(share)])
+        u = ndtr(z[:, j])
+        cell = np.clip(np.searchsorted(up_to, u, side="right") - 1, 0, len(share) - 1)
+        low, high = np.array(ends[:-1])[cell], np.array(ends[1:])[cell]
+        numbers[name] = low + (high - low) * np.clip((u - up_to[cell]) / share[cell], 0.0, 1.0)
+        log_weight = log_weight + np.log(margins[name][cell] / share[cell])
+        which.append(cell)
+    cells = np.stack(which, axis=1)
+    return numbers, _raked(log_weight, cells, list(margins.values())), cells
+
+
+def _raked(log_weight: Floats, cells: Integers, margins: Sequence[Floats]) -> Floats:
+    """Log weights by which every cell has its published share exactly, less the logarithms of these shares."""
+    p = np.exp(log_weight - log_weight.max())
+    for _ in range(RAKINGS):
+        for j, share in enumerate(margins):
+            held = np.bincount(cells[:, j], p, len(share))
+            p = p * (share / np.maximum(held, 1e-300))[cells[:, j]]
+    return np.asarray(np.log(p) - sum(np.log(share)[cells[:, j]] for j, share in enumerate(margins)))
+
+
+def published_shares(name: str, edges: Sequence[float], tables: Sequence[CellCounts]) -> Floats:
+    """Shares of the cells between these edges by the published counts of a column: at least half a record in each."""
+    low, high, total = np.array(edges[:-1]), np.array(edges[1:]), np.zeros(len(edges) - 1)
+    for table in (table for table in tables if table.column == name):
+        counts, ends = np.maximum(table.cell_counts(), 0.5), np.array(table.edges())
+        cell = np.searchsorted(ends, (low + high) / 2, side="right") - 1
+        total += counts[cell] * (high - low) / np.diff(ends)[cell]
+    return np.asarray(total / total.sum())
+
+
+def _scores(values: Floats, edges: Sequence[float], shares: Floats) -> Floats:
+    """Normal scores of values by a margin that is uniform within its cells."""
+    from scipy.special import ndtri
+
+    below = np.interp(values, edges, np.concatenate([[0.0], np.cumsum(shares)]))
+    return np.asarray(ndtri(np.clip(below, SCORE_TAIL, 1 - SCORE_TAIL)))
 
 
 @singledispatch
@@ -135,17 +208,6 @@ def _(given: Mapping[str, object]) -> object:
 @law_of.register
 def _(given: str) -> object:
     return ReleasedHistograms() if given == RELEASED else given
-
-
-def likely_number(name: str, observed: Observed) -> tuple[float, float]:
-    """Where a column is likely to lie and its sd: as the feature that it is, else by its bounds."""
-    units = observed.units
-    for i, feature in enumerate(observed.features):
-        if str(feature) == name:
-            centre = observed.centre[i] / units.factor[i] + units.centre[i]
-            return float(centre), float(observed.spread[i] / units.factor[i])
-    bounds = observed.schemas[0].bounded(name)
-    return (bounds.low + bounds.high) / 2, (bounds.high - bounds.low) / 4
 
 
 def _edges_of(name: str, tables: Sequence[CellCounts]) -> list[float]:
@@ -181,11 +243,12 @@ def observe_with_tables(
         raise Unsupported("Histograms alone tell nothing about coefficients; add a release of Moments.")
     sizes = None if n is None else [together.sizes[k] for k in of_moments]
     seen = observe([given[k] for k in of_moments], features, response, intercept=intercept, n=sizes)
-    groups = [group for group in together.groups if not all(is_table[k] for k in group)]
+    # Holders stand in the order of their moments, which need not be that of their first release.
+    records = list(dict.fromkeys((given[k].dataset, given[k].part) for k in of_moments))
     tables = []
     for k in (k for k in range(len(given)) if is_table[k]):
-        holder = next((j for j, group in enumerate(groups) if k in group), None)
-        tables.append(_counts(given[k], together.sizes[k], holder))
+        own = given[k].dataset, given[k].part
+        tables.append(_counts(given[k], together.sizes[k], records.index(own) if own in records else None))
     return replace(seen, releases=given, tables=tuple(tables), warnings=together.warnings)
 
 
@@ -210,7 +273,19 @@ def _counts(release: NoisyValue, n: int, holder: int | None) -> CellCounts:
         laplace=np.array(laplace, float),
         n=n,
         holder=holder,
+        dataset=release.dataset,
     )
+
+
+def require_same_cells(by_site: Sequence[Observed]) -> None:
+    """Refuse sites whose histograms have other cells than the first's: draws of their shares stand side by side."""
+    first = by_site[0]
+    for name in numbers_of(first.features, first.schemas[0]):
+        if len({tuple(_edges_of(name, one.tables)) for one in by_site}) > 1:
+            raise Unsupported(
+                f"Sites released histograms of {name!r} with different cells. With coefficients by site every site's "
+                "must have the same ones; ask for them, or learn one site at a time."
+            )
 
 
 def with_tables(problem: GlmProblem, law: PointLaw, tables: Sequence[CellCounts]) -> GlmProblem:

@@ -9,26 +9,25 @@ record.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisewise.errors import InvalidArgument, Unsupported
-from noisewise.models.base import ModelBase
+from noisewise.models.base import InformationSettings
 from noisewise.populations.parameters import REAL, Supports, Theta
-from noisewise.regression.configurations import Configurations, has_conditions
+from noisewise.regression.base import MomentsModel, coefficient_names
+from noisewise.regression.configurations import Configurations
 from noisewise.regression.glm.given_rows import GivenRows
 from noisewise.regression.glm.histograms import ReleasedHistograms, law_of
 from noisewise.regression.glm.links import LOGIT_LINK, POISSON_LINK, PROBIT_LINK, Link
 from noisewise.regression.glm.stated import StatedCovariates
 from noisewise.regression.location import CONFIGURATION_SHARE, NUMBER_COVARIANCE, NUMBER_MEAN
 from noisewise.regression.model import RESERVED, read_response
-from noisewise.regression.priors import INTERCEPT, NormalCovariates, coefficient_moments
-from noisewise.regression.sites.sharing import Sharing, changed_copy, read_sharing
+from noisewise.regression.priors import NormalCovariates, coefficient_moments
+from noisewise.regression.sites.sharing import Sharing, read_sharing
 from noisewise.schema import Schema
 from noisewise.statistics.additive import read_features
 from noisewise.statistics.feature import Feature
@@ -37,13 +36,10 @@ from noisewise.types import Floats
 
 if TYPE_CHECKING:
     from noisewise.inference.answer_sources import AnswerSource
-    from noisewise.inference.degrees import Degrees
     from noisewise.inference.methods import Found, Method, Methods
     from noisewise.inference.posterior import Posterior
     from noisewise.inference.settings import Settings
-    from noisewise.models.protocol import Model
-    from noisewise.planning import Plan, Simulable
-    from noisewise.regression.confidential import MomentsLaws
+    from noisewise.planning import Plan
     from noisewise.regression.glm.answers import Effects
     from noisewise.regression.glm.rows import GlmRows
     from noisewise.regression.information import MomentsInformation
@@ -56,8 +52,8 @@ if TYPE_CHECKING:
 __all__ = ["LogisticRegression", "MomentsGlm", "PoissonRegression", "ProbitRegression"]
 
 
-@dataclass(frozen=True, slots=True, init=False, eq=False)
-class MomentsGlm(ModelBase):
+@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
+class MomentsGlm(MomentsModel):
     """What the three regressions share; `link` says how the response follows s."""
 
     takes: ClassVar[tuple[str, ...]] = (
@@ -101,7 +97,7 @@ class MomentsGlm(ModelBase):
             "response": read_response(response, x, kind),
             "intercept": intercept,
         }
-        names = (*([INTERCEPT] if intercept else []), *map(str, x))
+        names = coefficient_names(x, intercept=intercept)
         sharing = read_sharing(coefficients, spread=spread, sites=sites, names=names)
         coefficients = sharing.belief(coefficients, prior)
         fields |= {"coefficients": coefficients, "covariates": law_of(covariates), "sharing": sharing}
@@ -134,11 +130,6 @@ class MomentsGlm(ModelBase):
     # ---- what it is ----
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The coefficients, by name: the intercept first, then each feature as it is written."""
-        return (*([INTERCEPT] if self.intercept else []), *(str(feature) for feature in self.features))
-
-    @property
     def free(self) -> tuple[str, ...]:
         return self.names
 
@@ -150,11 +141,6 @@ class MomentsGlm(ModelBase):
     def unlisted(self) -> tuple[str, ...]:
         """Draws of the features' law, kept for later questions and not shown in tables."""
         return (CONFIGURATION_SHARE, NUMBER_MEAN, NUMBER_COVARIANCE)
-
-    @property
-    def conditions(self) -> tuple[Feature, ...]:
-        """The features that hold a yes/no condition, so that no normal law is theirs."""
-        return tuple(feature for feature in self.features if has_conditions(feature))
 
     def configurations(self, schemas: Sequence[Schema]) -> Configurations:
         """The combinations of yes/no features, and what each feature is within them."""
@@ -169,10 +155,6 @@ class MomentsGlm(ModelBase):
         from noisewise.regression.glm.learn import METHODS
 
         return METHODS
-
-    @property
-    def title(self) -> str:
-        return f"Inferring {', '.join(self.names)}"
 
     def observe(self, releases: object, settings: Settings) -> Observed:
         """What the releases say, by holder."""
@@ -212,26 +194,6 @@ class MomentsGlm(ModelBase):
 
         return rows_at(self, place, theta)
 
-    def simulate_values(
-        self,
-        rng: np.random.Generator,
-        plan: Simulable,
-        theta: Theta,
-        *,
-        n: int | None = None,
-        approximate: bool = False,
-    ) -> NDArray[np.int64]:
-        """The published integers (K, size) of K simulated data sets, one for each row of theta."""
-        from noisewise.regression.replicate import simulate_values
-
-        return simulate_values(rng, self, plan, theta, n=n)
-
-    def degrees(self, releases: tuple[NoisyValue, ...], theta: Theta) -> Degrees:
-        """Released sums against coefficients and the law of the features."""
-        from noisewise.regression.degrees import moment_degrees
-
-        return moment_degrees(self, releases)
-
     def prior_rows(self, count: int) -> dict[str, Floats]:
         """`count` values from the prior, always the same ones; of the coefficients alone where no law is stated."""
         from noisewise.regression.glm.prior_draws import sample_coefficients
@@ -239,32 +201,11 @@ class MomentsGlm(ModelBase):
         rng = np.random.default_rng(0)
         return sample_coefficients(self, rng, count) if self.covariates is None else self.sample_prior(rng, count)
 
-    def information_engine(
-        self,
-        plan: Plan,
-        *,
-        method: str = "auto",
-        likelihood: str = "auto",
-        n: object = None,
-        seed: object = None,
-        draws: int | None = None,
-    ) -> MomentsInformation:
-        """How the Fisher information of a plan's release about this regression is computed; `choose` asks for it."""
+    def engine(self, plan: Plan, asked: InformationSettings) -> MomentsInformation:
+        """How the information of a plan's release about this regression is computed."""
         from noisewise.regression.glm.information import glm_information
 
-        return glm_information(plan, self, method=method, n=n, seed=seed, draws=draws)
-
-    def spread_information(self, plan: Plan, theta: Theta, *, n: object = None) -> Floats | None:
-        """The same under normal noise with the variance of Laplace noise; `epsilon_for` asks for it."""
-        return self.information_engine(plan, n=n).spread(theta)
-
-    def joint_likelihood(
-        self, releases: tuple[NoisyValue, ...], *, likelihood: str = "auto", n: object = None
-    ) -> MomentsLaws:
-        """The laws from which the confidential moments are drawn, one for each release."""
-        from noisewise.regression.confidential import MomentsLaws
-
-        return MomentsLaws.of(self, releases, n=n)
+        return glm_information(plan, self, method=asked.method, n=asked.n, seed=asked.seed, draws=asked.draws)
 
     # ---- answers ----
 
@@ -321,34 +262,11 @@ class MomentsGlm(ModelBase):
 
         return answer_sources(self, theta, releases)
 
-    # ---- coefficients by site ----
-
-    @property
-    def learnt_as(self) -> Model:
-        """Itself, or the model of its sites."""
-        from noisewise.regression.sites.model import SiteRegression
-
-        return SiteRegression(self) if self.sharing.is_by_site else self
-
     def site_frame(self, by_site: tuple[Observed, ...], settings: Settings) -> GlmFrame:
         """Its sites as the sampler of their common law takes them."""
         from noisewise.regression.sites.generalized import GlmFrame
 
         return GlmFrame.of(self, by_site, settings)
-
-    def with_sites(self, names: tuple[str, ...]) -> Self:
-        """The same with its sites by name."""
-        return changed_copy(self, sharing=replace(self.sharing, sites=names))
-
-    def at_one_site(self) -> Self:
-        """The same of one site alone."""
-        return changed_copy(self, sharing=Sharing())
-
-    def at_site(self, posterior: Posterior, site: str | None) -> Posterior:
-        """The posterior of one site alone, by its name, or of a "new" one: with its own check, summary, predictions."""
-        from noisewise.regression.sites.answers import posterior_at
-
-        return posterior_at(posterior, site)
 
     # ---- text ----
 
@@ -356,24 +274,9 @@ class MomentsGlm(ModelBase):
         """Its arguments as a spec file writes them."""
         from noisewise.regression.text import belief_text
 
-        named = {"features": repr([str(feature) for feature in self.features]), "response": repr(str(self.response))}
-        if not self.intercept:
-            named["intercept"] = "False"
         beliefs = {"coefficients": self.coefficients, "covariates": self.covariates}
         told = {name: belief_text(value) for name, value in beliefs.items() if value is not None}
-        return named | self.sharing.text(told.pop("coefficients", None), None) | told
-
-    @classmethod
-    def from_nodes(cls, nodes: Mapping[str, ast.expr]) -> Self:
-        """The regression that these arguments describe."""
-        from noisewise.regression.text import arguments_of
-
-        return cls(**arguments_of(nodes))
-
-    def __repr__(self) -> str:
-        features = ", ".join(str(feature) for feature in self.features)
-        end = "" if self.intercept else ", intercept=False"
-        return f"{type(self).__name__}([{features}], {self.response}{end})"
+        return self.row_text() | self.sharing.text(told.pop("coefficients", None), None) | told
 
 
 class LogisticRegression(MomentsGlm):

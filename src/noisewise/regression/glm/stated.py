@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 MEAN_SD, SPREAD_SD, CORRELATION_SD, DIFFERENCE_SD = 0.5, 0.1, 0.5, 1.0
-MOST_POINTS, FINEST, COARSEST = 500, 61, 9  # points in all; nodes of one number
+MOST_POINTS, FINEST, COARSEST = 512, 61, 9  # points in all; nodes of one number
 REACH = 6.0  # normal scores of the finest grid; a coarser one reaches less far
 
 
@@ -228,7 +228,7 @@ def score_grid(numbers: int, most: int) -> tuple[Floats, Floats]:
     nodes = min(FINEST, math.floor(max(most, 1) ** (1 / numbers) + 1e-9))
     nodes -= 1 - nodes % 2
     if nodes < COARSEST:
-        z, weights = base_points(numbers, max(most, 64))
+        z, weights = base_points(numbers, 2 ** int(math.log2(max(most, 64))))
         return z, np.log(np.maximum(weights, 1e-12))
     reach = REACH - 2.0 * (FINEST - nodes) / (FINEST - COARSEST)
     axis = np.linspace(-reach, reach, nodes)

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from noisewise.errors import Unsupported
 from noisewise.inference.hamiltonian import walk_of
 from noisewise.inference.settings import Settings
 from noisewise.inference.verdict import Words
-from noisewise.regression.glm.covariates import completed
+from noisewise.regression.glm.covariates import check_sites
 from noisewise.regression.glm.density import GlmData, glm_density
-from noisewise.regression.glm.learn import columns_coefficients, columns_draws, problem_of, remarks
-from noisewise.regression.glm.problem import GlmProblem, glm_data
+from noisewise.regression.glm.learn import columns_coefficients, columns_draws, problem_of, remarks, seen_problem
+from noisewise.regression.glm.problem import CoefficientBelief, GlmProblem, glm_data
 from noisewise.regression.glm.sampler import fit_of, found_mode
 from noisewise.regression.glm.words import law_in_words
 from noisewise.regression.observed import Observed
@@ -39,7 +38,8 @@ class GlmFrame:
 
     model: MomentsGlm
     by_site: tuple[Observed, ...]
-    problems: tuple[GlmProblem, ...]
+    problems: tuple[GlmProblem, ...]  # with what holders saw besides the features: clamped ones, cells
+    belief: CoefficientBelief  # the default prior of the coefficients alone, in which b is told
     data: tuple[GlmData, ...]
     sites: tuple[Site, ...]
     prior: CommonPrior
@@ -50,8 +50,9 @@ class GlmFrame:
         """Each site at its own mode under the default prior."""
         del settings
         plain = changed_copy(model, coefficients=None)
-        problems = tuple(_problem(plain, one) for one in by_site)
-        default, believed = problems[0].prior, problem_of(model, by_site[0]).prior
+        check_sites(model.covariates, by_site)
+        problems = tuple(seen_problem(plain, one) for one in by_site)
+        default, believed = (problem_of(one, by_site[0]).prior for one in (plain, model))
         back = np.linalg.pinv(default.turn)
         root = back @ believed.turn
         given = back @ (believed.base - default.base), root @ root.T
@@ -60,7 +61,7 @@ class GlmFrame:
         widths[o:] = np.diag(default.turn[1:, o:]) * by_site[0].units.factor[:-1]
         prior = common_prior(model.sharing, model.names, widths, given)
         data = tuple(glm_data(problem) for problem in problems)
-        return cls(model, by_site, problems, data, tuple(map(_site, data)), prior, widths)
+        return cls(model, by_site, problems, default, data, tuple(map(_site, data)), prior, widths)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -76,23 +77,12 @@ class GlmFrame:
         """Draws of one site by name."""
         fit = fit_of(self.problems[k], self.data[k], positions, Words(""), "")
         warnings, notes = remarks(self.model, self.problems[k], self.by_site[k], fit, seed)
+        fit = replace(fit, theta=fit.theta[..., : len(self.model.features) + 1])
         return SiteFit(columns_draws(self.model, self.by_site[k], self.problems[k], fit), warnings, notes)
 
     def centres(self, b: Floats) -> dict[str, Floats]:
         """Coefficients at b (..., p)."""
-        prior = self.problems[0].prior
-        return columns_coefficients(self.model, self.by_site[0], prior.base + b @ prior.turn.T)
-
-
-def _problem(model: MomentsGlm, observed: Observed) -> GlmProblem:
-    """The problem of one site; what its holders saw besides has no place in a common law."""
-    problem = problem_of(model, observed)
-    if completed(model.covariates, problem, observed) is not problem:
-        raise Unsupported(
-            "Sites that differ are learnt with features that are conditions, or numbers normal within them: stated or "
-            "released laws of the features are for coefficients='pooled', or for one site at a time."
-        )
-    return problem
+        return columns_coefficients(self.model, self.by_site[0], self.belief.base + b @ self.belief.turn.T)
 
 
 def _site(data: GlmData) -> Site:

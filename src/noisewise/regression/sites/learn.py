@@ -12,7 +12,6 @@ from noisewise.inference.diagnostics import judged
 from noisewise.inference.methods import Found, Method, Methods
 from noisewise.inference.settings import Settings
 from noisewise.inference.verdict import Chains, Verdict
-from noisewise.joining import joined
 from noisewise.regression.observed import Observed
 from noisewise.regression.sites.frame import Frame
 from noisewise.regression.sites.sampler import SiteDraws, sample
@@ -42,12 +41,17 @@ class SiteReleases:
     warnings: tuple[str, ...]
 
 
-def site_releases(sharing: Sharing, observed: Observed, n: object) -> SiteReleases:
+def site_releases(sharing: Sharing, observed: Observed) -> SiteReleases:
     """Holders by data set, in the order of their first release; parts of one data set are one site."""
-    together = joined(observed.releases, n)
     by_data_set: dict[str, list[int]] = {}
-    for k, group in enumerate(together.groups):
-        by_data_set.setdefault(together.members(group)[0].dataset, []).append(k)
+    for k, dataset in enumerate(observed.datasets):
+        by_data_set.setdefault(dataset, []).append(k)
+    if strange := [table for table in observed.tables if table.dataset not in by_data_set]:
+        raise InvalidArgument(
+            f"The histogram of {strange[0].column!r} is of a data set without Moments, which is no site: with "
+            "coefficients by site every site has a law of its features of its own. Leave it out.",
+            argument="releases",
+        )
     if len(by_data_set) < 2:
         raise InvalidArgument(
             f"coefficients={sharing.how!r} needs releases of at least two data sets, and these are of one. Leave it "
@@ -58,7 +62,14 @@ def site_releases(sharing: Sharing, observed: Observed, n: object) -> SiteReleas
         replace(
             observed,
             holders=tuple(observed.holders[k] for k in which),
+            holder_schemas=tuple(observed.holder_schemas[k] for k in which),
+            datasets=(dataset,) * len(which),
             releases=tuple(release for release in observed.releases if release.dataset == dataset),
+            tables=tuple(
+                replace(table, holder=None if table.holder is None else which.index(table.holder))
+                for table in observed.tables
+                if table.dataset == dataset
+            ),
             warnings=(),
         )
         for dataset, which in by_data_set.items()

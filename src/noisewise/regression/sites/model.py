@@ -105,7 +105,7 @@ class SiteRegression(ModelBase):
         """What the releases say, by site."""
         from noisewise.regression.sites.learn import site_releases
 
-        return site_releases(self.regression.sharing, self.regression.observe(releases, settings), settings.n)
+        return site_releases(self.regression.sharing, self.regression.observe(releases, settings))
 
     def learn(self, observed: SiteReleases, settings: Settings) -> Found:
         """Each site by itself, or all with a common law."""
