@@ -3,8 +3,9 @@
     different data sets, or disjoint parts of one      independent given the parameters
     the same data set and part                         the same records: one joint law
     overlapping parts                                  refused: neither rule is right
-The number of records is public under change-one; under add-remove it is private, and the analyst states it. A noisy
-total of the same records that contradicts a stated n names or refuses it (`likelihood.stated_n`).
+The number of records is public under change-one; under add-remove it is private, and the analyst states it, or gives a
+prior of it (`likelihood.size_prior`). A noisy total of the same records that contradicts a stated n names or refuses it
+(`likelihood.stated_n`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import integer
+from noisewise.likelihood.size_prior import SizePrior, is_size_law, read_size
 from noisewise.likelihood.stated_n import contradictions, refuse_contradicted
 from noisewise.populations.parameters import missing_members
 from noisewise.release import NoisyValue
@@ -26,7 +28,16 @@ from noisewise.statistics.presence import left_out_of
 if TYPE_CHECKING:
     from noisewise.populations.presence import Told
 
-__all__ = ["Joined", "joined", "listed_releases", "one_schema", "record_count", "same_records", "stated_sizes"]
+__all__ = [
+    "Joined",
+    "joined",
+    "joined_by_prior",
+    "listed_releases",
+    "one_schema",
+    "record_count",
+    "same_records",
+    "stated_sizes",
+]
 
 WHOLE = (Fraction(0), Fraction(1))
 
@@ -38,27 +49,97 @@ class Joined:
     releases: tuple[NoisyValue, ...]
     sizes: tuple[int, ...]
     groups: tuple[tuple[int, ...], ...]
+    priors: tuple[SizePrior | None, ...] = ()  # of each group's number of records, where that is unknown
 
     def members(self, group: Sequence[int]) -> tuple[NoisyValue, ...]:
         """The releases of one group."""
         return tuple(self.releases[index] for index in group)
 
     def size(self, group: Sequence[int]) -> int:
-        """The number of records of one group; refused where its releases were given different ones."""
+        """The number of records of one group; refused where it is unknown, or given differently for its releases."""
+        if self.prior(group) is not None:
+            raise Unsupported("n is a prior, and here a number of records is needed. State it, as in n=4000.")
         if len({self.sizes[index] for index in group}) > 1:
             raise InvalidArgument("Releases of the same records were given different n.", argument="n")
         return self.sizes[group[0]]
 
+    def prior(self, group: Sequence[int]) -> SizePrior | None:
+        """The prior of one group's number of records, where that is unknown."""
+        return self.priors[self.groups.index(tuple(group))] if self.priors else None
+
+    def size_names(self, taken: Iterable[str]) -> dict[int, str]:
+        """How each unknown number of records is called, by the position of its group: n, or n[1], n[2] of several."""
+        unknown = [k for k, prior in enumerate(self.priors) if prior is not None]
+        name = "n" if "n" not in set(taken) else "n_records"
+        return {k: name if len(unknown) == 1 else f"{name}[{order + 1}]" for order, k in enumerate(unknown)}
+
     @property
     def warnings(self) -> tuple[str, ...]:
         """Sentences on a stated n that a noisy total makes improbable."""
-        return contradictions(self.releases, list(self.sizes))
+        unknown = {
+            k for group, prior in zip(self.groups, self.priors, strict=False) if prior is not None for k in group
+        }
+        stated = [k for k in range(len(self.releases)) if k not in unknown]
+        return contradictions(tuple(self.releases[k] for k in stated), [self.sizes[k] for k in stated])
 
 
 def joined(releases: tuple[NoisyValue, ...], n: object) -> Joined:
     """Releases by the records they share, with n as it is public or stated."""
     check_disjoint(releases)
     return Joined(releases, tuple(stated_sizes(releases, n)), same_records(releases))
+
+
+def joined_by_prior(releases: tuple[NoisyValue, ...], n: object) -> Joined:
+    """The same where n may be a prior: of every data set, or one entry for each release.
+
+    `sizes` then holds the largest number that is possible, and `priors` one entry for each group.
+    """
+    given = list(n) if isinstance(n, Sequence) and not isinstance(n, str) else [n] * len(releases)
+    if not any(map(is_size_law, given)):
+        return joined(releases, n)
+    check_disjoint(releases)
+    if all(release.schema.is_change_one for release in releases):
+        raise InvalidArgument("n is public in these releases; leave n= out.", argument="n")
+    if len(given) != len(releases):
+        raise InvalidArgument(f"n lists {len(given)} entries for {len(releases)} releases.", argument="n")
+    groups = same_records(releases)
+    known: dict[int, int] = {}
+    priors: list[SizePrior | None] = []
+    for group in groups:
+        first = releases[group[0]]
+        if len({id(given[k]) if is_size_law(given[k]) else given[k] for k in group}) > 1:
+            raise InvalidArgument("Releases of the same records were given different n.", argument="n")
+        if first.schema.is_change_one:
+            size, prior = first.schema.largest_n, None
+        else:
+            most = min(releases[k].schema.largest_n for k in group)
+            read = read_size(given[group[0]], most)
+            size, prior = (most, read) if isinstance(read, SizePrior) else (read, None)
+        if prior is not None and first.part is not None:
+            prior = prior.of_part(float(first.part[1] - first.part[0]))
+        known |= dict.fromkeys(group, size)
+        priors.append(prior)
+    _refuse_dependent_parts(releases, groups, priors)
+    stated = [k for group, prior in zip(groups, priors, strict=True) if prior is None for k in group]
+    refuse_contradicted(tuple(releases[k] for k in stated), [known[k] for k in stated])
+    return Joined(releases, tuple(known[k] for k in range(len(releases))), groups, tuple(priors))
+
+
+def _refuse_dependent_parts(
+    releases: tuple[NoisyValue, ...], groups: tuple[tuple[int, ...], ...], priors: Sequence[SizePrior | None]
+) -> None:
+    """Refuse a prior for several parts of one data set, but a Poisson law, by which their numbers are independent."""
+    seen: set[str] = set()
+    for group, prior in zip(groups, priors, strict=True):
+        dataset = releases[group[0]].dataset
+        if prior is not None and dataset in seen and not prior.is_poisson:
+            raise Unsupported(
+                "These releases are of different parts of one data set, and given a prior of n other than Poisson's "
+                "the numbers of their records depend on each other, which no law here computes. Give "
+                "n=stats.poisson(...), or infer from one part."
+            )
+        if prior is not None:
+            seen.add(dataset)
 
 
 def same_records(releases: Iterable[NoisyValue]) -> tuple[tuple[int, ...], ...]:
@@ -139,6 +220,11 @@ def stated_sizes(releases: tuple[NoisyValue, ...], n: object) -> list[int]:
             argument="n",
         )
     stated = list(n) if isinstance(n, Sequence) and not isinstance(n, str) else [n] * len(releases)
+    if any(map(is_size_law, stated)):
+        raise Unsupported(
+            "n is a prior, and here a number of records is needed. State it, as in n=4000; a prior of n is for infer "
+            "with a population or with Grouped, by direct computation."
+        )
     if len(stated) != len(releases):
         raise InvalidArgument(f"n lists {len(stated)} numbers for {len(releases)} releases.", argument="n")
     sizes = [
@@ -159,6 +245,8 @@ def record_count(schema: Schema, n: object) -> int:
         return schema.n
     if n is None:
         raise _not_stated("n=4000")
+    if is_size_law(n):
+        raise Unsupported("n is a prior, and here a number of records is needed. State it, as in n=4000.")
     return integer(n, "n", minimum=1, maximum=schema.largest_n)
 
 

@@ -30,7 +30,7 @@ def infer_releases(
     warmup: int,
     chains: int,
     seed: int | None,
-    n: int | None,
+    n: str | None,
     quiet: bool,
 ) -> None:
     """Infer from all releases together and write posterior.npz, summary.txt, posterior.png and report.html."""
@@ -41,8 +41,10 @@ def infer_releases(
     population = Spec.read(spec).population(releases[0].schema)
     from noisewise.inference.infer import infer
     from noisewise.inference.progress import shown
+    from noisewise.populations.text import size_from_text
 
-    settings: dict[str, Any] = {"draws": draws, "warmup": warmup, "chains": chains, "n": n, "progress": not quiet}
+    size = None if n is None else size_from_text(n)
+    settings: dict[str, Any] = {"draws": draws, "warmup": warmup, "chains": chains, "n": size, "progress": not quiet}
     posterior = infer(releases, population, method=method, likelihood=likelihood, seed=seed, **settings)
     naive, why_no_naive = naive_posterior(posterior, **settings)
     with shown(not quiet, "Checking the fit"):

@@ -225,7 +225,10 @@ def infer(
     warmup: Annotated[int, typer.Option("--warmup", help="Steps before them.")] = 1000,
     chains: Annotated[int, typer.Option("--chains", help="Number of chains.")] = 4,
     seed: Annotated[int | None, typer.Option("--seed", help="The same seed gives the same draws.")] = None,
-    n: Annotated[int | None, typer.Option("--n", help="How many records there are, where that is private.")] = None,
+    n: Annotated[
+        str | None,
+        typer.Option("--n", help="How many records there are, where that is private: 4000, or a prior: poisson(1000)."),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
 ) -> None:
     """Learn from releases: the posterior of the population's unknowns, with the privacy noise in the model."""

@@ -31,6 +31,7 @@ from noisewise.evaluate.simulate import data_sets
 from noisewise.evaluate.trials import Infer, World, given_posterior, library_posterior, run_trials
 from noisewise.exact import integer
 from noisewise.inference.progress import Progress
+from noisewise.likelihood.size_prior import Size
 from noisewise.models.protocol import model_of, population_for
 from noisewise.planning import Plan
 from noisewise.types import Floats
@@ -216,7 +217,7 @@ def calibrate(
     draws: int = 100,
     seed: int | None = None,
     progress: bool | Progress = True,
-    n: int | None = None,
+    n: Size | None = None,
     workers: int = 1,
     infer: Infer | None = None,
     **options: Any,
@@ -225,8 +226,8 @@ def calibrate(
 
     `plans` is a plan; or a list of plans of one data set, where plans of the same part are released from the same
     records; or a list of such lists, one a data set. `draws` posterior draws are ranked in each trial; chains are run
-    longer and thinned until their effective size allows it. `n` is what the analyst states under add-remove.
-    `options` go to `noisewise.infer`. `infer(releases, population, seed)`, returning draws by name, takes its place if
+    longer and thinned until their effective size allows it. `n` is what the analyst states under add-remove, or the prior
+    from which each trial draws it, to be ranked as the parameters are. `options` go to `noisewise.infer`. `infer(releases, population, seed)`, returning draws by name, takes its place if
     given. Seeds are spawned by trial: the result does not depend on `workers`.
     """
     integer(trials, "trials", minimum=1, maximum=10**9)

@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from noisewise.errors import NoisewiseError
+from noisewise.errors import NoisewiseError, Unsupported
 from noisewise.evaluate.simulate import simulate_releases
 from noisewise.inference.progress import Progress, shown
+from noisewise.likelihood.size_prior import Size, SizePrior, is_size_law
 from noisewise.planning import Plan
 from noisewise.release import Release
 from noisewise.types import Floats
@@ -32,16 +33,35 @@ PATIENCE = 10
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What is simulated: the plans of each data set, the population, and n where it is private."""
+    """What is simulated: the plans of each data set, the population, and n, or its prior, where it is private."""
 
     holders: tuple[tuple[Plan, ...], ...]
     population: Any
-    n: int | None = None
+    n: Size | None = None
 
-    def releases(self, rng: np.random.Generator, theta: Mapping[str, Any]) -> list[Release]:
-        """Every plan's release, at one value of theta."""
-        return [release for plans in self.holders
-                for release in simulate_releases(rng, plans, self.population, theta, n=self.n)]  # fmt: skip
+    def sizes(self, rng: np.random.Generator) -> list[int | None]:
+        """The number of records of each data set, drawn where it has a prior; none where it is public."""
+        return [self._size(rng, plans) for plans in self.holders]
+
+    def _size(self, rng: np.random.Generator, plans: tuple[Plan, ...]) -> int | None:
+        if self.n is None or not is_size_law(self.n):
+            return cast("int | None", self.n)
+        if any(plan.part is not None for plan in plans):
+            raise Unsupported("A prior of n is calibrated with plans of whole data sets; leave part= out, or state n.")
+        return SizePrior.of(self.n, plans[0].schema.largest_n).sample(rng)
+
+    def size_names(self) -> tuple[str, ...]:
+        """How the unknown numbers of records are called, one for each data set; none where they are known."""
+        if not is_size_law(self.n):
+            return ()
+        return ("n",) if len(self.holders) == 1 else tuple(f"n[{k + 1}]" for k in range(len(self.holders)))
+
+    def releases(
+        self, rng: np.random.Generator, theta: Mapping[str, Any], sizes: Sequence[int | None]
+    ) -> list[Release]:
+        """Every plan's release, at one value of theta, from so many records of each data set."""
+        return [release for plans, n in zip(self.holders, sizes, strict=True)
+                for release in simulate_releases(rng, plans, self.population, theta, n=n)]  # fmt: skip
 
 
 class Sampled(NamedTuple):
@@ -59,7 +79,7 @@ def given_posterior(infer: Infer) -> Sampler:
     return lambda releases, population, seed: Sampled(infer(releases, population, seed), math.nan)
 
 
-def library_posterior(method: str, likelihood: str, draws: int, n: int | None, options: Mapping[str, Any]) -> Sampler:
+def library_posterior(method: str, likelihood: str, draws: int, n: Size | None, options: Mapping[str, Any]) -> Sampler:
     """`noisewise.infer`, with chains run until they hold about `draws` effective draws."""
     settings = {"chains": 4, **options}
 
@@ -101,8 +121,10 @@ def run_trial(world: World, sample: Sampler, draws: int, seed: np.random.SeedSeq
     """Truth, releases, posterior, ranks."""
     for_world, for_sampler, for_ties = seed.spawn(3)
     rng, ties = np.random.default_rng(for_world), np.random.default_rng(for_ties)
-    theta = world.population.sample_prior(rng, 1)
-    releases = world.releases(rng, theta)
+    theta = dict(world.population.sample_prior(rng, 1))
+    sizes = world.sizes(rng)
+    releases = world.releases(rng, theta, sizes)
+    theta |= {name: np.array([float(n or 0)]) for name, n in zip(world.size_names(), sizes, strict=False)}
     try:
         found = sample(releases, world.population, int(for_sampler.generate_state(1, np.uint64)[0]))
         pooled = {name: _pool(found.draws[name], np.ndim(value) - 1, name) for name, value in theta.items()}

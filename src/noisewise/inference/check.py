@@ -18,19 +18,22 @@ chi-square over their cells (`cells`), without simulation; several checks of dif
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noisewise.errors import Unsupported
 from noisewise.inference.cells import check_by_cells
 from noisewise.inference.degrees import Degrees, more_answers, told_by_one
 from noisewise.inference.kernels import Floats
+from noisewise.likelihood.stated_n import noisy_totals
 from noisewise.models.protocol import Model
 from noisewise.populations.parameters import Theta
 from noisewise.release import NoisyValue
+from noisewise.types import Ints
 
 __all__ = ["Check", "overall_tail", "predictive_check", "replicate_count", "tail_probabilities"]
 
@@ -114,10 +117,19 @@ def predictive_check(
     releases: tuple[NoisyValue, ...],
     model: Model,
     theta: Theta,
-    sizes: list[int],
+    sizes: Sequence[int | Ints],
+    *,
+    unknown: int = 0,
 ) -> Check:
-    """The check at the K parameter values `theta`; `sizes` are the numbers of records behind each release."""
+    """The check at the K parameter values `theta`; `sizes` are the numbers of records behind each release.
+
+    Where that number is unknown it is one for each row of theta. Of these `unknown` numbers each is settled by what is
+    released, as a parameter is, and told by a noisy total, where there is one.
+    """
     counted = model.degrees(releases, theta)
+    if unknown:
+        totals = len({(one.dataset, one.part) for one in releases if noisy_totals(one)})
+        counted = replace(counted, told=counted.told + totals, unknowns=counted.unknowns + unknown)
     components: dict[str, float] = {}
     overall: list[float] = []
     columns: list[Floats] = []
@@ -136,8 +148,7 @@ def predictive_check(
                 overall.append(by_cells.overall)
                 components |= {f"{name}{suffix}": tail for name, tail in by_cells.components.items()}
             continue
-        stated = None if release.schema.is_change_one else n
-        drawn = model.simulate_values(rng, release.as_plan(), theta, n=stated, approximate=True)
+        drawn = _replicates(rng, model, release, theta, n)
         columns.append(np.concatenate([np.array([release.value], dtype=float), np.asarray(drawn, dtype=float)]))
         labels += [f"{name}{suffix}" for name in release.labels]
     replicates = 0
@@ -149,6 +160,22 @@ def predictive_check(
     smallest = min(overall, default=1.0)
     joined = smallest if len(overall) < 2 else -float(np.expm1(len(overall) * np.log1p(-min(smallest, 1 - 1e-16))))
     return Check(components, joined, replicates, counted)
+
+
+def _replicates(
+    rng: np.random.Generator, model: Model, release: NoisyValue, theta: Theta, n: int | Ints
+) -> NDArray[np.int64]:
+    """One simulated release for each row of theta, of the same number of records or of a number of its own."""
+    plan = release.as_plan()
+    if isinstance(n, int):
+        stated = None if release.schema.is_change_one else n
+        return model.simulate_values(rng, plan, theta, n=stated, approximate=True)
+    drawn = np.zeros((len(n), len(release.value)), np.int64)
+    for size in np.unique(n):
+        some = np.flatnonzero(n == size)
+        rows = {name: np.asarray(value)[some] for name, value in theta.items()}
+        drawn[some] = model.simulate_values(rng, plan, rows, n=int(size), approximate=True)
+    return drawn
 
 
 def replicate_count(releases: tuple[NoisyValue, ...], sizes: list[int]) -> int:

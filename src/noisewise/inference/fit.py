@@ -42,7 +42,7 @@ from noisewise.errors import NoisewiseError
 from noisewise.inference.degrees import degrees
 from noisewise.inference.kernels import Floats
 from noisewise.inference.transform import Transform
-from noisewise.joining import stated_sizes
+from noisewise.joining import joined_by_prior, stated_sizes
 from noisewise.likelihood.joint import joint_likelihood
 from noisewise.likelihood.stated_n import Partial, all_are_counted, contradictions, noisy_totals, partial_counts
 from noisewise.populations.cleaned import row_moments
@@ -60,6 +60,7 @@ __all__ = [
     "n_sentences",
     "some_rows",
     "sum_sentences",
+    "unknown_n_sentences",
 ]
 
 TOLD, LARGE = 0.01, 0.10  # shares beyond the bounds: from here on told, from here on a warning
@@ -301,6 +302,26 @@ def n_sentences(
         return Sentences((), (holds, agrees[0].upper() + agrees[1:]))
     checked = _partly_checked(releases, sizes) or "No release here can check that"
     return Sentences((), (holds, f"{checked}{_moved(releases, population, theta, sizes, sd)}"))
+
+
+def unknown_n_sentences(releases: tuple[NoisyValue, ...], n: object) -> Sentences:
+    """Which n are unknown, what tells them, and what is assumed where nothing does."""
+    together = joined_by_prior(releases, n)
+    notes = []
+    for group in together.groups:
+        prior, members = together.prior(group), together.members(group)
+        if prior is None:
+            continue
+        part = members[0].part
+        held = "" if part is None else f", of which the part {part[0]} to {part[1]} holds each with that width's chance"
+        sentence = f"The number of records is private and unknown: its prior is {prior}{held}."
+        if all_are_counted(members):
+            total = next(total for release in members for total in noisy_totals(release))
+            sentence += f" {total.label} of the same records, {total.value:.6g} (noise sd {total.sd:.2g}), tells it."
+        else:
+            sentence += " No release here counts everybody, so that n is told by this prior and by the sums alone."
+        notes.append(sentence)
+    return Sentences((), tuple(notes))
 
 
 def _partly_checked(releases: tuple[NoisyValue, ...], sizes: list[int]) -> str:

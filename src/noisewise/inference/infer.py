@@ -14,6 +14,7 @@ from noisewise.release import NoisyValue
 
 if TYPE_CHECKING:
     from noisewise.inference.posterior import Posterior
+    from noisewise.likelihood.size_prior import Sizes
     from noisewise.models.protocol import Model
     from noisewise.populations.population import AnyPopulation
 
@@ -31,13 +32,14 @@ def infer(
     chains: int = 4,
     seed: int | None = None,
     progress: bool | Callable[[int, int], None] = True,
-    n: int | Sequence[int] | None = None,
+    n: Sizes = None,
     **method_options: Any,
 ) -> Posterior:
     """The posterior of what a population or a model does not know, given one or several releases, or measurements.
 
-    `n` states the number of records where it is private (add-remove). `draws` and `warmup` are per chain; methods that
-    draw independently need no warm-up. The same seed gives the same draws.
+    `n` states the number of records where it is private (add-remove), or is a prior of it, as stats.poisson(1000): then
+    n is an unknown beside the others, told by noisy counts of the same records and by every sum. `draws` and `warmup`
+    are per chain; methods that draw independently need no warm-up. The same seed gives the same draws.
     """
     return model_for(population, releases).posterior(
         releases, method=method, likelihood=likelihood, draws=draws, warmup=warmup, chains=chains, seed=seed,

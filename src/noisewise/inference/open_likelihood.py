@@ -19,10 +19,11 @@ import numpy as np
 
 from noisewise.errors import InvalidArgument
 from noisewise.inference.population_methods import PopulationProblem
-from noisewise.joining import Joined, joined, one_schema
+from noisewise.joining import Joined, joined_by_prior, one_schema
 from noisewise.likelihood.joint import Product, checked_releases
 from noisewise.likelihood.presence import present_releases
 from noisewise.likelihood.simulate import noisy_values
+from noisewise.likelihood.size_prior import Sizes
 from noisewise.models.protocol import population_for
 from noisewise.populations.parameters import Array, Theta, missing_members, rows_at, rows_of
 from noisewise.populations.population import AnyPopulation
@@ -113,7 +114,7 @@ def likelihood_of(
     population: AnyPopulation,
     *,
     likelihood: str = "auto",
-    n: int | Sequence[int] | None = None,
+    n: Sizes = None,
 ) -> OpenLikelihood:
     """The likelihood that `infer` uses, for one's own sampler or model.
 
@@ -122,7 +123,7 @@ def likelihood_of(
     releases: one release or measurement, or several; joined as in `infer`.
     population: what describes a record, with priors where a parameter is unknown (they are not in the likelihood).
     likelihood: "auto", or "clt" for the central limit theorem alone.
-    n: the number of records, where it is private (add-remove).
+    n: the number of records, where it is private (add-remove), or its prior, which is then summed over.
 
     Returns an object with `log_likelihood(theta)`, `score(theta)`, `simulate(rng, theta)`, and `free`, `because`,
     `is_exact` that say of what, by which law and why.
@@ -137,7 +138,7 @@ def likelihood_of(
             "takes a population, as Normal(...) or Joint(...).",
             argument="population",
         )
-    own, together = cast(AnyPopulation, described), joined(checked_releases(releases), n)
+    own, together = cast(AnyPopulation, described), joined_by_prior(checked_releases(releases), n)
     problem = PopulationProblem(present_releases(together.releases, own), own, likelihood, n)
     return OpenLikelihood(problem, together)
 

@@ -28,7 +28,8 @@ from noisewise.inference.confidential import StatisticPosterior, statistic_label
 from noisewise.inference.intervals import checked_level, interval_of
 from noisewise.inference.kernels import Floats
 from noisewise.inference.verdict import PointEstimate, Verdict
-from noisewise.joining import stated_sizes
+from noisewise.joining import joined_by_prior
+from noisewise.likelihood.size_prior import Sizes
 from noisewise.models.protocol import Model, model_of
 from noisewise.printable import printable
 from noisewise.release import NoisyValue
@@ -63,7 +64,7 @@ class Posterior:
     log_evidence: float | None = None
     moments: Mapping[str, tuple[Any, Any]] | None = None  # mean and sd known better than by draws
     seconds: float = 0.0
-    stated_n: int | Sequence[int] | None = None
+    stated_n: Sizes = None
     energy: Floats | None = None  # (chains, draws), of Hamiltonian samplers
     instead: str = "exact"  # for a point: a method with a spread
     law: str = ""  # which was scored, and why
@@ -99,7 +100,7 @@ class Posterior:
         likelihood: str = "auto",
         seed: int | None = None,
         seconds: float = 0.0,
-        stated_n: int | Sequence[int] | None = None,
+        stated_n: Sizes = None,
     ) -> Posterior:
         """The answer of a point method: one value a parameter; `instead` names a method that also has a spread."""
         return cls(
@@ -331,10 +332,17 @@ class Posterior:
         return found
 
     def _check(self) -> Check:
-        sizes = stated_sizes(self.releases, self.stated_n)
+        together = joined_by_prior(self.releases, self.stated_n)
+        names = together.size_names(self.model.free)
+        unknown = {k: name for group, name in names.items() for k in together.groups[group]}
+        if unknown and self.is_point:
+            raise Unsupported("The number of records is unknown, and a point has none to simulate; use 'exact'.")
+        largest = [int(self.draws[unknown[k]].max()) if k in unknown else n for k, n in enumerate(together.sizes)]
         rng = self._rng(CHECK_STREAM)
-        theta = self._some_draws(rng, replicate_count(self.releases, sizes))
-        return predictive_check(rng, self.releases, self.model, theta, sizes)
+        theta = self._some_draws(rng, replicate_count(self.releases, largest), tuple(names.values()))
+        drawn = {name: theta.pop(name).astype(np.int64) for name in names.values()}
+        sizes = [drawn[unknown[k]] if k in unknown else n for k, n in enumerate(together.sizes)]
+        return predictive_check(rng, self.releases, self.model, theta, sizes, unknown=len(names))
 
     def _statistic(self) -> StatisticPosterior:
         self.refuse_point("statistic")
@@ -353,10 +361,10 @@ class Posterior:
     def _rng(self, stream: int) -> np.random.Generator:
         return np.random.default_rng(None if self.seed is None else [self.seed, stream])
 
-    def _some_draws(self, rng: np.random.Generator, count: int) -> dict[str, Floats]:
+    def _some_draws(self, rng: np.random.Generator, count: int, more: tuple[str, ...] = ()) -> dict[str, Floats]:
         """`count` values of theta from the posterior, as rows: all of the draws where there are fewer."""
         # What a model keeps for later questions belongs to theta, too; a point method may not have it.
-        names = (*self.model.free, *self.model.unlisted)
+        names = (*self.model.free, *self.model.unlisted, *more)
         flat = {name: _flat(self.draws[name]) for name in dict.fromkeys(names) if name in self.draws}
         total = len(next(iter(flat.values())))
         rows = np.zeros(count, int) if self.is_point else rng.choice(total, min(count, total), replace=False)

@@ -19,6 +19,7 @@ from noisewise.inference.answer_sources import AnswerSource, Headline
 from noisewise.inference.answers import Quantity, summarised
 from noisewise.inference.told import interval_words, number_words
 from noisewise.joining import same_records, stated_sizes
+from noisewise.likelihood.size_prior import has_size_law
 from noisewise.measuring import ELSEWHERE
 from noisewise.release import NoisyValue
 
@@ -136,6 +137,8 @@ def _from(posterior: Posterior) -> str:
     if not releases:
         return ""
     try:
+        if has_size_law(posterior.stated_n):
+            return f", from records whose number is unknown{price_words(releases)}"
         sizes = stated_sizes(releases, posterior.stated_n)
     except NoisewiseError:
         return price_words(releases)

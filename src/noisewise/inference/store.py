@@ -9,9 +9,9 @@ says what is imported. Files of format 1 are read as they were.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -21,10 +21,11 @@ from noisewise.inference import archive
 from noisewise.inference.check import Check
 from noisewise.inference.posterior import Posterior
 from noisewise.inference.verdict import Verdict
+from noisewise.likelihood.size_prior import Size, Sizes, is_size_law
 from noisewise.measuring import noisy_value_from_dict
 from noisewise.models.protocol import Model
 from noisewise.models.registry import MODELS
-from noisewise.populations.text import population_from_spec
+from noisewise.populations.text import population_from_spec, prior_text, size_from_text
 from noisewise.printable import shown
 from noisewise.types import Floats
 
@@ -76,7 +77,7 @@ def load(path: str | PathLike[str]) -> Posterior:
             population=_population_from_plain(header["population"]),
             releases=tuple(noisy_value_from_dict(plain) for plain in header["releases"]),
             moments=_moments_from_plain(header["moments"]),
-            stated_n=header["stated_n"],
+            stated_n=_stated_again(header["stated_n"]),
             energy=arrays.get("energy"),
             covariance=arrays.get("covariance"),
             **{name: header[name] for name in PLAIN},
@@ -103,7 +104,7 @@ class _Header(BaseModel):
     log_evidence: float | None
     seconds: float
     names: list[str]
-    stated_n: int | list[int] | None
+    stated_n: int | str | list[int | str] | None
 
 
 def _check_header(header: Mapping[str, object]) -> None:
@@ -156,8 +157,21 @@ def _renewed(header: dict[str, Any]) -> dict[str, Any]:
     return {"how": how, "law": law, "check": None}
 
 
-def _stated(n: Any) -> Any:
-    return n if n is None or isinstance(n, int) else [int(value) for value in n]
+def _stated(n: Sizes) -> int | str | list[int | str] | None:
+    """A number, a prior in the grammar of spec files, or a list of such."""
+    if n is None or isinstance(n, int):
+        return n
+    return [_one_stated(value) for value in n] if isinstance(n, Sequence) else _one_stated(n)
+
+
+def _one_stated(n: Size) -> int | str:
+    return prior_text(n) if is_size_law(n) else int(cast("int", n))
+
+
+def _stated_again(plain: int | str | list[int | str] | None) -> Sizes:
+    if isinstance(plain, list):
+        return [size_from_text(one) for one in plain]
+    return None if plain is None else size_from_text(plain)
 
 
 def _moments_to_plain(moments: Mapping[str, tuple[Any, Any]] | None) -> Any:

@@ -16,6 +16,7 @@ from noisewise.inference import diagnostics
 from noisewise.inference.kernels import Floats
 from noisewise.inference.sentence import opening_lines
 from noisewise.inference.units import with_unit
+from noisewise.likelihood.size_prior import has_size_law, sizes_text
 from noisewise.printable import printable
 
 if TYPE_CHECKING:
@@ -129,6 +130,8 @@ def _method(name: str, how: str) -> str:
 def _stated(posterior: Posterior) -> str:
     if posterior.stated_n is None:
         return ""
+    if has_size_law(posterior.stated_n):
+        return f"unknown, with the prior {sizes_text(posterior.stated_n)}; the number of records is private."
     return f"{posterior.stated_n}, as the analyst assumed it; the number of records is private."
 
 

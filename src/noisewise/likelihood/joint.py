@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from noisewise.errors import Unsupported
-from noisewise.joining import joined, listed_releases, one_schema
+from noisewise.joining import Joined, joined_by_prior, listed_releases, one_schema
 from noisewise.laws import Form
 from noisewise.likelihood.any_noise import AnyNoiseSum, is_any_noise
 from noisewise.likelihood.bank import RecordsBank
@@ -33,6 +33,7 @@ from noisewise.likelihood.normal_rows import cautions_at
 from noisewise.likelihood.normal_sum import NormalSum
 from noisewise.likelihood.order_bank import OrderBank
 from noisewise.likelihood.tilted_sum import TiltedSum
+from noisewise.likelihood.unknown_size import UnknownSize
 from noisewise.likelihood.whole_tables import WholeTables
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import AnyPopulation, Joint
@@ -164,14 +165,20 @@ def _(model: Product, theta: Theta) -> tuple[str, ...]:
 def joint_likelihood(
     releases: Sequence[NoisyValue], population: AnyPopulation, *, likelihood: str = "auto", n: object = None
 ) -> Product:
-    """p(releases | theta) by the rule above; `n` is the stated number of records under add-remove."""
+    """p(releases | theta) by the rule above; `n` is the stated number of records under add-remove, or its prior."""
     check_likelihood(likelihood)
-    together = joined(checked_releases(releases), n)
-    models = [
-        _group(one_schema(together.members(group)), population, likelihood, together.size(group))
-        for group in together.groups
-    ]
-    return Product(tuple(models))
+    together = joined_by_prior(checked_releases(releases), n)
+    return Product(tuple(_law(together, index, population, likelihood) for index in range(len(together.groups))))
+
+
+def _law(together: Joined, index: int, population: AnyPopulation, likelihood: str) -> Likelihood:
+    """The law of one group, summed over the number of its records where that is unknown."""
+    group = together.groups[index]
+    releases = one_schema(together.members(group))
+    prior = together.prior(group)
+    if prior is None:
+        return _group(releases, population, likelihood, together.size(group))
+    return UnknownSize(releases, population, prior, lambda some, n: _group(some, population, likelihood, n))
 
 
 def checked_releases(releases: object) -> tuple[NoisyValue, ...]:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from noisewise.inference.methods import Found, Methods
     from noisewise.inference.posterior import Posterior
     from noisewise.inference.settings import Settings
+    from noisewise.likelihood.size_prior import Sizes
     from noisewise.models.protocol import Laws, Model
     from noisewise.planning import Plan, Simulable
     from noisewise.release import NoisyValue
@@ -147,13 +148,13 @@ class ModelBase:
         chains: int = 4,
         seed: int | None = None,
         progress: bool | Callable[[int, int], None] = True,
-        n: int | Sequence[int] | None = None,
+        n: Sizes = None,
         **options: Any,
     ) -> Posterior:
         """What releases say about this model; `infer` calls this.
 
-        `n` states the number of records where it is private (add-remove). `draws` and `warmup` are per chain; methods
-        that draw independently need no warm-up. The same seed gives the same draws.
+        `n` states the number of records where it is private (add-remove), or is its prior. `draws` and `warmup` are per
+        chain; methods that draw independently need no warm-up. The same seed gives the same draws.
         """
         from noisewise.inference.methods import AUTO
         from noisewise.inference.posterior import Posterior

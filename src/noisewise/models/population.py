@@ -23,9 +23,10 @@ from noisewise.inference.methods import AUTO, Found, Methods
 from noisewise.inference.population_methods import METHODS, PopulationMethod, PopulationProblem, population_family
 from noisewise.inference.settings import Settings
 from noisewise.inference.verdict import Verdict
-from noisewise.joining import Joined, joined
+from noisewise.joining import Joined, joined_by_prior
 from noisewise.likelihood.joint import Product, checked_releases, joint_likelihood
 from noisewise.likelihood.presence import presence_note, present_plan, present_releases
+from noisewise.likelihood.size_prior import has_size_law
 from noisewise.models.base import InformationSettings, ModelBase
 from noisewise.planning import Plan, Simulable
 from noisewise.populations.parameters import Array, Support, Theta
@@ -78,7 +79,7 @@ class PopulationModel(ModelBase):
                 "number.",
                 argument="population",
             )
-        return joined(checked_releases(releases), settings.n)
+        return joined_by_prior(checked_releases(releases), settings.n)
 
     def learn(self, observed: Joined, settings: Settings) -> Found:
         """One method on the likelihood of the releases, and what is to be said of the fit itself."""
@@ -93,8 +94,30 @@ class PopulationModel(ModelBase):
             # These samplers keep the sums as variables that are normal given theta; the joint law has no such form.
             problem = PopulationProblem(releases, self.population, likelihood := "clt", settings.n)
         found: Found = method.run(problem, replace(settings, method=method.name), **given)
+        found = self._with_sizes(problem, observed, found, settings)
         verdict = self._with_sentences(problem, found, settings.n).saying(notes=presence_note(observed.releases))
         return replace(found, likelihood=likelihood, verdict=verdict)
+
+    def _with_sizes(self, problem: PopulationProblem, observed: Joined, found: Found, settings: Settings) -> Found:
+        """Draws of every unknown number of records beside those of the parameters, given them; a point has none."""
+        from noisewise.likelihood.unknown_size import UnknownSize
+
+        names = observed.size_names(self.free)
+        if not names:
+            return found
+        laws = {k: law for k, law in enumerate(problem.likelihood.groups) if isinstance(law, UnknownSize)}
+        warnings = tuple(sentence for law in laws.values() for sentence in law.contradictions())
+        rng, draws, moments = np.random.default_rng([settings.seed, 1]), dict(found.draws), found.moments
+        if found.is_point or not all(np.all(np.isfinite(draws[name])) for name in self.free):
+            return replace(found, verdict=found.verdict.saying(warnings=warnings))
+        theta = {name: draws[name].reshape(-1, *draws[name].shape[2:]) for name in self.free}
+        shape = draws[self.free[0]].shape[:2]
+        for k, name in names.items():
+            sizes = laws[k].draw_sizes(rng, theta).astype(float)
+            draws[name] = sizes.reshape(shape)
+            if moments is not None:
+                moments = {**moments, name: (np.asarray(sizes.mean()), np.asarray(sizes.std(ddof=1)))}
+        return replace(found, draws=draws, moments=moments, verdict=found.verdict.saying(warnings=warnings))
 
     def complete(self, releases: tuple[NoisyValue, ...]) -> tuple[NoisyValue, ...]:
         """The releases as ones about complete records, where values were left out."""
@@ -102,7 +125,15 @@ class PopulationModel(ModelBase):
 
     def _with_sentences(self, problem: PopulationProblem, found: Found, n: object) -> Verdict:
         """The verdict with the mass beyond the bounds, and with what rests on a stated n."""
-        from noisewise.inference.fit import bounds_sentences, level_sentences, n_sentences, some_rows, sum_sentences
+        from noisewise.inference.fit import (
+            Sentences,
+            bounds_sentences,
+            level_sentences,
+            n_sentences,
+            some_rows,
+            sum_sentences,
+            unknown_n_sentences,
+        )
         from noisewise.likelihood.normal_rows import cautions_at
 
         if not all(np.all(np.isfinite(found.draws[name])) for name in self.free):
@@ -112,8 +143,11 @@ class PopulationModel(ModelBase):
         theta = some_rows(found.draws if found.covariance is None else self._around(found), self.free)
         sd = {name: np.asarray(value.std(axis=0)) for name, value in theta.items()}
         bounds = bounds_sentences(problem.releases, self.population, theta)
-        stated = n_sentences(problem.releases, self.population, theta, n, sd)
-        sums = sum_sentences(problem.releases, self.population, theta, n)
+        if has_size_law(n):
+            stated, sums = unknown_n_sentences(problem.releases, n), Sentences()
+        else:
+            stated = n_sentences(problem.releases, self.population, theta, n, sd)
+            sums = sum_sentences(problem.releases, self.population, theta, n)
         warnings = (*stated.warnings, *sums.warnings, *bounds.warnings)
         levels = level_sentences(problem.releases, self.population)
         return judged.saying(warnings=warnings, notes=(*levels, *bounds.notes, *stated.notes))

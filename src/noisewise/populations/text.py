@@ -118,6 +118,28 @@ def population_from_spec(table: Mapping[str, str]) -> Written:
     return Joint(**columns)
 
 
+def size_from_text(text: int | str) -> Any:
+    """A number of records, or its prior, as a command line or a saved posterior writes it: '4000', 'poisson(1000)'."""
+    if isinstance(text, int) or text.strip().isdecimal():
+        return int(text)
+    if len(text) > LONGEST_TEXT:
+        raise InvalidSpec(f"A prior of {len(text)} characters is longer than {LONGEST_TEXT}.", where="n")
+    try:
+        with _timed():
+            found = read_value(parsed(text))
+    except NoisewiseError:
+        raise
+    except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
+        found = None
+    if not hasattr(found, "logpmf"):
+        raise InvalidSpec(
+            f"n = {_short(text)}: give a whole number of records, as 4000, or a prior of it, as poisson(1000) or "
+            "randint(500, 2001).",
+            where="n",
+        )
+    return found
+
+
 def population_to_text(population: Written) -> str:
     """The text that reads back as this population (of whichever column: a spec also says which)."""
     if isinstance(population, Joint):
