@@ -15,7 +15,7 @@ Noisewise and NumPy on the same kind of processor.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,6 +27,7 @@ from noisewise.inference.transform import Transform
 from noisewise.online import particles as smc
 from noisewise.online.answer_law import AnswerLaw
 from noisewise.online.answered import Group, joint_law
+from noisewise.online.answers import Answers
 from noisewise.online.asked import Asked, Question, asked_by, asked_cells, asked_of, question_of
 from noisewise.online.candidates import checked_families
 from noisewise.online.design import SCORES, Design, grid_steps, law_identity
@@ -100,7 +101,7 @@ class State:
     """What is known after some answers: the particles, and the answers themselves by question, in order of arrival."""
 
     particles: smc.Particles
-    answered: Mapping[Question, tuple[int, ...]]
+    answered: Answers
     answers: int = 0
     log_evidence: float = 0.0
     rejuvenations: int = 0
@@ -169,7 +170,7 @@ class Engine:
     def begin(self) -> State:
         """What is known before the first answer: draws from the prior."""
         assert self._first is not None
-        return State(self._first, {})
+        return State(self._first, Answers())
 
     # ---- asking ----
 
@@ -226,7 +227,7 @@ class Engine:
         after = replace(
             state,
             particles=absorbed.particles,
-            answered={**state.answered, question: (*state.answered.get(question, ()), value)},
+            answered=state.answered.and_one(question, value),
             answers=state.answers + 1,
             log_evidence=state.log_evidence + absorbed.log_evidence,
             rejuvenations=state.rejuvenations + absorbed.rejuvenations,

@@ -20,6 +20,7 @@ import numpy as np
 from noisewise.errors import NoisewiseError, Unsupported
 from noisewise.exact import integer
 from noisewise.inference import archive
+from noisewise.online.answers import Answers
 from noisewise.online.asked import Question, question_of
 from noisewise.online.engine import Engine, Settings, State
 from noisewise.online.log import ANSWERED, ASKED, CLOSED, KINDS, Event, Log
@@ -108,7 +109,7 @@ def state_parts(state: State) -> tuple[Plain, Plain]:
     return counts, {name: getattr(state.particles, name) for name in ARRAYS}
 
 
-def state_from(engine: Engine, counts: Plain, arrays: Plain, answered: dict[Question, tuple[int, ...]]) -> State:
+def state_from(engine: Engine, counts: Plain, arrays: Plain, answered: Answers) -> State:
     """What is known, from its parts and the answers."""
     wide = counts.get("wide")
     state = State(
@@ -119,7 +120,7 @@ def state_from(engine: Engine, counts: Plain, arrays: Plain, answered: dict[Ques
         wide=None if wide is None else read_edges(wide),
         **{name: integer(counts[name], name, minimum=0) for name in COUNTS},
     )
-    if state.answers != sum(map(len, answered.values())):
+    if state.answers != answered.count:
         raise ValueError("answers that do not add up")
     return state
 
@@ -138,9 +139,11 @@ def _survey(header: Plain, arrays: Plain) -> Survey:
     engine = Engine(settings, entropy, name=_name(header))
     sessions = _sessions(header, issued)
     log = _log(header, arrays, engine, issued)
-    answered: dict[Question, tuple[int, ...]] = {}
-    for plain, values, _ in header["answered"]:
-        answered[question_of(Query.from_dict(plain))] = tuple(values)
+    answered = Answers.of(
+        (question_of(query), value)
+        for query, values in ((Query.from_dict(plain), values) for plain, values, _ in header["answered"])
+        for value in values
+    )
     survey = Survey.__new__(Survey)
     survey._take(engine, state_from(engine, header, arrays, answered), log, sessions, seed)
     for name in OWN_COUNTS:
