@@ -4,8 +4,8 @@
     later   = answers.and_one(question, value)       `answers` is what it was
     later[question]                                  the values in order of arrival
 
-A state must not change when another follows it, and a copy for each of n answers costs n^2. So states share one book, in
-which nothing is ever changed or taken out, and each knows how many entries of it are its own:
+A state must not change when another follows it, and a copy for each of n answers costs n^2. So states share one book,
+in which nothing is ever changed or taken out, and each knows how many entries of it are its own:
     entry k of the book belongs to every `Answers` that counts more than k.
 Whoever is last writes on; whoever is not (a second continuation of the same state) begins a book of its own with a copy
 of its entries. Any number of threads may read and write.
