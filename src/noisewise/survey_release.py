@@ -159,9 +159,12 @@ def _dataset(name: str, place: int) -> str:
     return f"survey-{name}-{place}"
 
 
-def _place(query: Query) -> tuple[int, tuple[float, ...]]:
+def _place(query: Query) -> tuple[str, int, tuple[float, ...], tuple[str, ...]]:
     """Where a question stands in a file: by what is asked."""
-    return (0, query.edges) if query.edges is not None else (1, (query.low or 0.0, query.high or 0.0))
+    about, levels = query.asks_about, tuple(map(str, query.levels or ()))
+    if query.edges is not None:
+        return about, 0, query.edges, levels
+    return about, 1, (query.low or 0.0, query.high or 0.0), levels
 
 
 def _digest(plain: Plain) -> str:

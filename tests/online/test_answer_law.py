@@ -169,8 +169,9 @@ def test_populations_without_a_closed_law_can_be_asked_about_cells_only():
         law.check(asked_clip(0, 1, nw.PureDP(1)))
     with pytest.raises(InvalidArgument, match="one column"):
         AnswerLaw(nw.Joint(a=nw.Bernoulli(p=stats.beta(1, 1))))
-    with pytest.raises(InvalidArgument, match="one number"):
-        AnswerLaw(nw.Categorical(p=stats.dirichlet([1, 1, 1])))
+    levels = AnswerLaw(nw.Categorical(p=stats.dirichlet([1, 1, 1])))
+    with pytest.raises(Unsupported, match=r"Query\.choice of 3"):
+        levels.check(asked_cells((0.4,), nw.PureDP(1)))
 
 
 QUERIES = {

@@ -19,7 +19,8 @@ def survey(**given):
 def test_one_person_in_ten_gets_the_same_wide_question_once_fifty_have_answered(rng, tmp_path):
     one = survey()
     answers = people(one, 260, rng, income)
-    wide = one._state.wide
+    (question,) = one._state.wide
+    wide = question.edges
     assert len(wide) == 5
     exploring = [number for number, answer in enumerate(answers) if answer.query.edges == wide]
     assert exploring == list(range(59, 260, 10))
@@ -28,9 +29,9 @@ def test_one_person_in_ten_gets_the_same_wide_question_once_fifty_have_answered(
     assert share.max() < 0.6
     one.save(tmp_path / "s")
     again = nw.Survey.load(tmp_path / "s")
-    assert again._state.wide == wide
+    assert again._state.wide == (question,)
     assert again.explore == 0.1
-    assert one.replay()._state.wide == wide
+    assert one.replay()._state.wide == (question,)
     assert str(again.fit) == str(one.fit)
     assert "cannot be checked" in str(one.fit)  # 21 are too few
     assert not one.fit.is_surprising
@@ -90,14 +91,24 @@ def test_a_check_without_anything_to_check_says_so():
 def test_exploring_needs_cells_and_a_share():
     with pytest.raises(Unsupported, match="PureDP"):
         nw.Survey(NORMAL, guarantee=nw.GaussianDP(1), explore=0.1)
-    for wrong in (-0.1, 0.7, "many", True, float("nan"), None):
+    for wrong in (-0.1, 0.7, "many", True, float("nan")):
         with pytest.raises(InvalidArgument) as error:
             survey(explore=wrong)
         assert error.value.argument == "explore"
     assert survey(explore=0).name != survey().name
 
 
+def test_one_in_ten_explores_unless_questions_about_cells_are_not_wanted():
+    """The default of the contract; who names families without cells, or a fixed question, is asked those alone."""
+    assert nw.Survey(NORMAL, guarantee=nw.PureDP(2)).explore == 0.1
+    assert nw.Survey(NORMAL, guarantee=nw.PureDP(2), queries=("clip", "cells")).explore == 0.1
+    fixed = nw.Query.cells([40, 60], guarantee=nw.PureDP(2))
+    for queries in ("clip", ("clip", "sign"), fixed):
+        assert nw.Survey(NORMAL, guarantee=nw.PureDP(2), queries=queries).explore == 0
+    assert nw.Survey(NORMAL, guarantee=nw.GaussianDP(1)).explore == 0
+
+
 def test_a_discrete_population_is_asked_between_its_values(rng):
     one = nw.Survey(nw.Poisson(rate=stats.gamma(5)), guarantee=nw.PureDP(3), n_particles=100, explore=0.3)
     people(one, 80, rng, lambda rng: float(rng.poisson(4)))
-    assert all(edge % 1 == 0.5 for edge in one._state.wide)
+    assert all(edge % 1 == 0.5 for edge in one._state.wide[0].edges)

@@ -28,6 +28,7 @@ from noisewise.collector.store import Line, Session, Store, close
 from noisewise.errors import SurveyError
 from noisewise.inference.archive import DAMAGED
 from noisewise.inference.posterior import Posterior
+from noisewise.online.answers import Answers
 from noisewise.online.asked import Question, question_of
 from noisewise.online.engine import Engine, State
 from noisewise.online.log import ANSWERED, ASKED
@@ -63,11 +64,10 @@ class Learner:
     def _recover(self, session: Session) -> None:
         """Begin from the last snapshot that can be read: its answers are taken from the log, not learnt again."""
         for where, data in session.rows("SELECT position, state FROM snapshots ORDER BY position DESC"):
-            position, questions, answered = int(where), dict[int, Question](), dict[Question, list[int]]()
-            for question, value in answers_of(self.store.lines(session, until=position), questions):
-                answered.setdefault(question, []).append(value)
+            position, questions = int(where), dict[int, Question]()
+            answered = Answers.of(answers_of(self.store.lines(session, until=position), questions))
             try:
-                state = _read(self.engine, data, {question: tuple(values) for question, values in answered.items()})
+                state = _read(self.engine, data, answered)
             except DAMAGED:
                 continue
             self.state, self.position, self._questions = state, position, questions
@@ -164,7 +164,7 @@ def _written(state: State) -> bytes:
     return stream.getvalue()
 
 
-def _read(engine: Engine, data: bytes, answered: dict[Question, tuple[int, ...]]) -> State:
+def _read(engine: Engine, data: bytes, answered: Answers) -> State:
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         parts = {name: np.asarray(arrays[name]) for name in ARRAYS}
         return state_from(engine, loads(str(arrays["counts"])), parts, answered)

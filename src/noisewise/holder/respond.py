@@ -22,14 +22,15 @@ from noisewise.holder import draw
 from noisewise.laws import Form
 from noisewise.privacy.guarantee import Guarantee
 from noisewise.query import Answer, Query
+from noisewise.schema import Level, Levels
 from noisewise.statistics.evaluation import cell_index
 
 
-def respond(query: Query, x: float, *, cap: Guarantee | None = None) -> Answer:
+def respond(query: Query, x: float | Level, *, cap: Guarantee | None = None) -> Answer:
     """Answer a query about the private value x, if that costs at most `cap`. No error ever repeats x.
 
     query   what is asked, as read by `Query.from_dict`
-    x       the private value, a finite number
+    x       the private value: a finite number, or one of the query's levels
     cap     the most this one answer may cost, as a guarantee of the query's kind; required. A query that asks for
             more, or whose kind does not compare with it, is refused and nothing is drawn.
 
@@ -47,7 +48,7 @@ def respond(query: Query, x: float, *, cap: Guarantee | None = None) -> Answer:
             remaining=cap,
             limit=cap,
         )
-    return drawn_answer(query, checked_value(x))
+    return drawn_answer(query, checked_record(query, x))
 
 
 def check_query(query: object) -> None:
@@ -66,6 +67,18 @@ def check_cap(cap: object, example: str, what: str) -> None:
         )
 
 
+def checked_record(query: Query, x: object) -> float:
+    """What a query asks about as a number: the value, or the place of a level. A refusal does not repeat it."""
+    if query.levels is None:
+        return checked_value(x)
+    try:
+        return Levels(query.levels).index(x)
+    except InvalidArgument:
+        raise InvalidArgument(
+            f"x must be one of the levels {list(query.levels[:20])!r:.200}. Nothing was answered.", argument="x"
+        ) from None
+
+
 def checked_value(x: object) -> float:
     """The private value as a number; a refusal does not repeat it."""
     value = math.nan
@@ -82,9 +95,9 @@ def drawn_answer(query: Query, value: float) -> Answer:
     plan = query.plan()
     law = plan.law
     if law.form is Form.CELL:
-        cell = int(cell_index(np.asarray(value), query.edges))
+        cell = int(value) if query.levels is not None else int(cell_index(np.asarray(value), query.edges))
         return Answer(query, int(draw.answers(law, np.array([cell]))[0]))
-    bounds = plan.schema.bounded("x")
+    bounds = plan.schema.bounded(query.asks_about)
     clipped = Fraction(min(max(value, bounds.low), bounds.high))
     steps = math.floor(clipped / Fraction(plan.lattice.step[0]) + Fraction(1, 2))
     steps = min(max(steps, plan.lattice.low[0]), plan.lattice.high[0])

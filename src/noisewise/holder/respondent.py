@@ -37,11 +37,13 @@ from typing import NoReturn
 from noisewise.errors import BudgetExceeded, InvalidArgument, LedgerError, Unsupported
 from noisewise.files import checked_path, has_one_name, synchronise
 from noisewise.holder.ledger_store import error_code
-from noisewise.holder.respond import check_cap, check_query, checked_value, drawn_answer
+from noisewise.holder.respond import check_cap, check_query, checked_record, drawn_answer
 from noisewise.planning import canonical
 from noisewise.printable import printable
 from noisewise.privacy.guarantee import Guarantee, guarantee_from_dict
 from noisewise.query import Answer, Query
+from noisewise.schema import Level
+from noisewise.types import Plain
 
 __all__ = ["Respondent"]
 
@@ -99,14 +101,14 @@ class Respondent:
         """What all further answers together may cost; None where nothing is left."""
         return _left(self._cap, self.spent)
 
-    def respond(self, query: Query, x: float) -> Answer:
+    def respond(self, query: Query, x: float | Level) -> Answer:
         """The answer to a query: the stored one if it was answered before, else a new one within the cap.
 
         BudgetExceeded where the cap would be passed, Incomparable where the query's guarantee is of another kind,
         InvalidArgument where its id is known with another question; nothing is drawn or booked then.
         """
         check_query(query)
-        value = checked_value(x)
+        value = checked_record(query, x)
         key, content = _key(query), _content(query)
         with self._account() as connection:
             stored = self._book(connection, query, key, content)
@@ -205,7 +207,9 @@ def _key(query: Query) -> str:
 
 def _content(query: Query) -> str:
     """A hash of what is asked and at which price, which together make the law of the answer."""
-    asked = {"low": query.low, "high": query.high, "edges": query.edges, "guarantee": query.guarantee.to_dict()}
+    asked: Plain = {"low": query.low, "high": query.high, "edges": query.edges, "guarantee": query.guarantee.to_dict()}
+    asked |= {} if query.levels is None else {"levels": query.levels}
+    asked |= {} if query.column is None else {"column": query.column}
     return hashlib.sha256(canonical(asked)).hexdigest()
 
 

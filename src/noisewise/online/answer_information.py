@@ -16,9 +16,10 @@ from typing import NamedTuple
 import numpy as np
 
 from noisewise.design.coordinates import given_rows
+from noisewise.errors import Unsupported
 from noisewise.inference.transform import Transform
 from noisewise.likelihood.quadrature import on_panels
-from noisewise.online.answer_law import AnswerLaw
+from noisewise.online.answer_law import AnswerLaw, ColumnLaw
 from noisewise.online.asked import Asked, asked_of
 from noisewise.online.clipped_steps import FEW_VALUES, coarse_log_density, cumulative, value_count
 from noisewise.populations.parameters import Array, Theta
@@ -45,7 +46,7 @@ class Stencil(NamedTuple):
     spread: float  # of the population
 
 
-def stencil(law: AnswerLaw, transform: Transform, position: Array, directions: Array) -> Stencil:
+def stencil(law: ColumnLaw, transform: Transform, position: Array, directions: Array) -> Stencil:
     """Around one position (size,), along directions (P, size) whose length is the natural unit of each."""
     moves = [k * STEP * direction for direction in directions for k in (-2, -1, 1, 2)]
     theta = transform.parameters(position + np.concatenate([np.zeros((1, position.size)), moves]))
@@ -56,7 +57,7 @@ def stencil(law: AnswerLaw, transform: Transform, position: Array, directions: A
     return Stencil(theta, np.full(len(directions), STEP), cuts, float(upper - lower) / 1.35)
 
 
-def information(law: AnswerLaw, asked: Asked, at: Stencil, *, is_rough: bool = False) -> Array:
+def information(law: ColumnLaw, asked: Asked, at: Stencil, *, is_rough: bool = False) -> Array:
     """F along the directions of the stencil, (P, P); to 1 % if rough is enough."""
     y, weights = _answers(law, asked, at)
     is_wide = law.population.is_discrete and not asked.is_cells and value_count(asked) > FEW_VALUES
@@ -68,7 +69,7 @@ def information(law: AnswerLaw, asked: Asked, at: Stencil, *, is_rough: bool = F
     return np.asarray(half @ half.T)
 
 
-def informations(law: AnswerLaw, questions: Sequence[Asked], at: Stencil) -> Array:
+def informations(law: ColumnLaw, questions: Sequence[Asked], at: Stencil) -> Array:
     """F of each of many questions, (M, P, P): all their cells together, clipped ones one by one."""
     found = np.empty((len(questions), len(at.steps), len(at.steps)))
     about_cells = [index for index, asked in enumerate(questions) if asked.is_cells]
@@ -82,7 +83,8 @@ def informations(law: AnswerLaw, questions: Sequence[Asked], at: Stencil) -> Arr
         other, keep = (
             np.repeat([getattr(questions[index], name) for index in about_cells], sizes) for name in ("other", "keep")
         )
-        logs = np.log(other + (keep - other) * law.mass(low, high, at.theta))
+        cells = np.repeat(sizes, sizes)
+        logs = np.log(other + (keep - other) * law.cell_mass(low, high, cells, at.theta))
         half = _weighted_scores(logs, np.ones(low.size), at)
         starts = np.cumsum([0, *sizes[:-1]])
         found[about_cells] = np.moveaxis(np.add.reduceat(half[:, None] * half, starts, axis=-1), -1, 0)
@@ -101,6 +103,8 @@ def answer_information(population: Population, query: Query, at: Mapping[str, fl
     law, transform = AnswerLaw(population), Transform(population.supports)
     asked = asked_of(query)
     law.check(asked)
+    if law.level_count is not None:
+        raise Unsupported("The information on the shares of levels has one row too many; compare numbers.")
     position = transform.position(given_rows(population, at))[0]
     slope = parameter_slopes(transform, position)
     directions = np.diag(units(law, transform, position))
@@ -110,15 +114,16 @@ def answer_information(population: Population, query: Query, at: Mapping[str, fl
 
 
 def parameter_slopes(transform: Transform, position: Array) -> Array:
-    """d theta / d position, (P, P), of scalar parameters."""
+    """d theta / d position, (P, P) of scalar parameters; a vector has a row for each of its components."""
     size = position.size
     step = 1e-5 * np.maximum(1.0, np.abs(position))
     moved = position + np.concatenate([np.diag(step), -np.diag(step)])
-    theta = np.stack([np.asarray(v, np.float64) for v in transform.parameters(moved).values()], axis=-1)
+    values = transform.parameters(moved).values()
+    theta = np.concatenate([np.asarray(v, np.float64).reshape(2 * size, -1) for v in values], axis=-1)
     return np.asarray(((theta[:size] - theta[size:]) / (2 * step[:, None])).T)
 
 
-def units(law: AnswerLaw, transform: Transform, position: Array) -> Array:
+def units(law: ColumnLaw, transform: Transform, position: Array) -> Array:
     """How far each coordinate may move before a record's law has changed: for a location, the population's spread.
 
     It is the spread over the slope of the quartiles, so that no answer depends on the unit x is measured in; at most 1
@@ -138,7 +143,7 @@ def units(law: AnswerLaw, transform: Transform, position: Array) -> Array:
         return np.where(slopes > 0, np.minimum(spread / slopes, np.where(is_real, max(spread, 1.0), 1.0)), 1.0)
 
 
-def _step_units(law: AnswerLaw, transform: Transform, position: Array) -> Array:
+def _step_units(law: ColumnLaw, transform: Transform, position: Array) -> Array:
     """The units of a discrete population: 1, halved until the cdf at the quartiles moves by no more than a quarter."""
     found = np.ones(position.size)
     cuts = np.ravel(law.population.quantile(QUARTILES, transform.parameters(position[None])))
@@ -154,7 +159,7 @@ def _step_units(law: AnswerLaw, transform: Transform, position: Array) -> Array:
     return found
 
 
-def _answers(law: AnswerLaw, asked: Asked, at: Stencil) -> tuple[Array, Array]:
+def _answers(law: ColumnLaw, asked: Asked, at: Stencil) -> tuple[Array, Array]:
     """Answers and their quadrature weights, in numbers of lattice steps."""
     if asked.is_cells:
         return np.arange(asked.answer_count, dtype=float), np.ones(asked.answer_count)

@@ -7,15 +7,18 @@
     clip, Poisson, Bernoulli ...   the sum over values; where they are many, to 1e-9         (`clipped_steps`)
 A clipped answer is scored as step * density: its lattice is so fine (2^-20 of the noise) that nothing else shows.
 Other populations (gamma, lognormal, any of scipy.stats) are asked about cells only, which needs no more than their cdf.
+A categorical population is asked for its level, which is a question about cells whose masses are p itself.
 """
 
 from __future__ import annotations
+
+from typing import Protocol
 
 import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.online import clipped_pieces, clipped_smooth, clipped_steps
-from noisewise.online.asked import Asked
+from noisewise.online.asked import Asked, level_edges
 from noisewise.online.clipped_normal_sum import log_densities
 from noisewise.online.clipped_pieces import PIECES
 from noisewise.online.clipped_record import Channel
@@ -24,9 +27,21 @@ from noisewise.populations.distribution import CategoricalLaw, GammaLaw, NormalL
 from noisewise.populations.parameters import Array, Theta, rows_of
 from noisewise.populations.population import Population
 
-__all__ = ["AnswerLaw"]
+__all__ = ["AnswerLaw", "ColumnLaw"]
 
 MOST_VALUES = 1_000_000  # of a discrete record inside one interval
+
+
+class ColumnLaw(Protocol):
+    """What learning from answers about one column needs: `AnswerLaw`, or one that allows for false answers."""
+
+    @property
+    def form(self) -> str: ...
+    @property
+    def population(self) -> Population: ...
+    def place(self, theta: Theta) -> tuple[Array, Array]: ...
+    def log_density(self, asked: Asked, y: Array, theta: Theta) -> Array: ...
+    def cell_mass(self, low: Array, high: Array, cells: Array, theta: Theta) -> Array: ...
 
 
 class AnswerLaw:
@@ -35,9 +50,9 @@ class AnswerLaw:
     __slots__ = ("form", "population")
 
     def __init__(self, population: object) -> None:
-        if not isinstance(population, Population) or isinstance(population.distribution, CategoricalLaw):
+        if not isinstance(population, Population):
             raise InvalidArgument(
-                "A survey asks about one number a person: give a population of one column, such as Normal(...), "
+                "A question is about one column: give its population, such as Normal(...), "
                 f"not {type(population).__name__}.",
                 argument="population",
             )
@@ -52,10 +67,21 @@ class AnswerLaw:
     @property
     def can_clip(self) -> bool:
         """Whether clipped answers have an exact law here."""
-        return self.form != "cells"
+        return self.form not in ("cells", "levels")
+
+    @property
+    def level_count(self) -> int | None:
+        """How many levels a record may have; None for numbers."""
+        if self.form != "levels":
+            return None
+        p = self.population.parameters
+        return p.supports["p"].size if "p" in p.supports else int(np.shape(p.known["p"])[-1])
 
     def check(self, asked: Asked) -> None:
         """Refuse a question whose answers have no exact law under this population."""
+        count = self.level_count
+        if count is not None and asked.edges != level_edges(count):
+            raise Unsupported(f"A categorical population is asked for its level: Query.choice of {count} levels.")
         if not asked.is_cells and not self.can_clip:
             raise Unsupported(
                 f"Clipped answers about a {self.population.distribution.name} population have no exact law here; "
@@ -77,8 +103,16 @@ class AnswerLaw:
             found = np.where(law.width(self.population.values(theta)) > 0, found, -np.inf)
         return np.asarray(found)
 
+    def cell_mass(self, low: Array, high: Array, cells: Array, theta: Theta) -> Array:
+        """P(the device is told the cell [low, high)), (K, M), of a question with so many cells: that of the record."""
+        return self.mass(low, high, theta)
+
     def mass(self, low: Array, high: Array, theta: Theta) -> Array:
         """P(low <= x < high), (K, M), each from the nearer tail."""
+        if self.form == "levels":
+            shares = np.atleast_2d(self.population.parameters.full(theta)["p"])
+            first = np.ceil(np.where(np.isneginf(low), 0.0, low)).astype(int)
+            return np.broadcast_to(shares[:, first], (rows_of(theta), np.size(low)))
         if clipped_steps.is_summed(self.population):
             return clipped_steps.summed_mass(self.population, low, high, theta)
         law, p = self.population.distribution, self.population.values(theta)
@@ -145,6 +179,8 @@ def _is_whole(population: Population) -> bool:
 
 def _form(population: Population) -> str:
     law = population.distribution
+    if isinstance(law, CategoricalLaw):
+        return "levels"
     if isinstance(law, NormalLaw):
         return "normal"
     if population.is_discrete:

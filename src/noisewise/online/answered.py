@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from noisewise.likelihood.quadrature import gauss_legendre, interpolation_matrix
-from noisewise.online.answer_law import AnswerLaw
+from noisewise.online.answer_law import ColumnLaw
 from noisewise.online.asked import Asked
 from noisewise.online.clipped_normal_sum import Listed, log_total
 from noisewise.populations.parameters import Array, Theta, rows_of
@@ -50,7 +50,7 @@ class Summed(NamedTuple):
     constant: float
 
 
-def joint_law(law: AnswerLaw, groups: Iterable[Group], near: Theta) -> Total:
+def joint_law(law: ColumnLaw, groups: Iterable[Group], near: Theta) -> Total:
     """theta -> sum of log P(answer | theta) over all answers, (K,); `near` is a sample of theta that matters."""
     groups = list(groups)
     parts: list[Total] = []
@@ -72,7 +72,7 @@ def joint_law(law: AnswerLaw, groups: Iterable[Group], near: Theta) -> Total:
     return total
 
 
-def summed(law: AnswerLaw, group: Group, near: Theta) -> Summed:
+def summed(law: ColumnLaw, group: Group, near: Theta) -> Summed:
     """The answers to one clipped question as few weighted readings."""
     asked, y = group.asked, group.readings
     points, weights, constant = np.empty(0), np.empty(0), 0.0
@@ -90,7 +90,7 @@ def summed(law: AnswerLaw, group: Group, near: Theta) -> Summed:
 
 
 def _interpolated(
-    law: AnswerLaw, asked: Asked, y: Array, low: float, high: float, near: Theta
+    law: ColumnLaw, asked: Asked, y: Array, low: float, high: float, near: Theta
 ) -> tuple[Array, Array] | None:
     """Nodes and weights that reproduce the sum at `near`, fewer than the answers; None if there are none."""
     direct = None
@@ -106,23 +106,28 @@ def _interpolated(
     return None
 
 
-def _cells_total(law: AnswerLaw, groups: list[Group]) -> Total:
+def _cells_total(law: ColumnLaw, groups: list[Group]) -> Total:
     """All questions about cells as one list of cells that were answered, with their counts."""
-    columns: list[tuple[float, float, float, float, float]] = []
+    columns: list[tuple[float, ...]] = []
     for group in groups:
         asked = group.asked
         low, high = asked.cell_ends
         counts = np.bincount(group.readings.astype(int), minlength=asked.answer_count)
-        columns += [(low[j], high[j], asked.other, asked.keep - asked.other, counts[j]) for j in np.flatnonzero(counts)]
-    low, high, other, gain, count = np.array(columns).T
+        columns += [
+            (low[j], high[j], len(counts), asked.other, asked.keep - asked.other, counts[j])
+            for j in np.flatnonzero(counts)
+        ]
+    low, high, cells, other, gain, count = np.array(columns).T
 
     def total(theta: Theta) -> Array:
-        return in_rows(lambda rows: np.log(other + gain * law.mass(low, high, rows)) @ count, theta, low.size)
+        return in_rows(
+            lambda rows: np.log(other + gain * law.cell_mass(low, high, cells, rows)) @ count, theta, low.size
+        )
 
     return total
 
 
-def _normal_total(law: AnswerLaw, clipped: list[Summed], is_laplace: bool) -> Total:
+def _normal_total(law: ColumnLaw, clipped: list[Summed], is_laplace: bool) -> Total:
     low, high, noise = (np.array([getattr(one.asked, name) for one in clipped]) for name in ("low", "high", "noise"))
     starts = np.cumsum([0, *(one.points.size for one in clipped)])
     points = np.concatenate([one.points for one in clipped])
@@ -136,7 +141,7 @@ def _normal_total(law: AnswerLaw, clipped: list[Summed], is_laplace: bool) -> To
     return total
 
 
-def _general_total(law: AnswerLaw, clipped: list[Summed]) -> Total:
+def _general_total(law: ColumnLaw, clipped: list[Summed]) -> Total:
     constant = sum(one.constant for one in clipped)
 
     def total(theta: Theta) -> Array:
@@ -146,7 +151,7 @@ def _general_total(law: AnswerLaw, clipped: list[Summed]) -> Total:
     return total
 
 
-def _weighted(law: AnswerLaw, one: Summed, theta: Theta) -> Array:
+def _weighted(law: ColumnLaw, one: Summed, theta: Theta) -> Array:
     return np.asarray(law.log_density(one.asked, one.points, theta) @ one.weights)
 
 

@@ -3,6 +3,7 @@
 A `Query` is what travels to a person; `Asked` is the same question without its id, with the noise in the units of x:
     clip     y = clip(x, low, high) + noise of the given scale (Laplace) or standard deviation (Gaussian)
     cells    y = the cell of x, cell j = [edge_{j-1}, edge_j), kept with probability `keep`, else any other alike
+    levels   as cells: a level is its number, and edges lie half-way between numbers
 The noise of a clipped answer is proportional to the width of its interval (`noise_share`), so a candidate question can
 be judged before it is made into a Query, whose lattice then widens the noise by less than one part in 2^20.
 """
@@ -22,8 +23,19 @@ from noisewise.laws.finite import randomized_response
 from noisewise.populations.parameters import Array
 from noisewise.privacy.guarantee import Guarantee
 from noisewise.query import Query
+from noisewise.schema import Level
 
-__all__ = ["Asked", "Question", "asked_by", "asked_cells", "asked_clip", "asked_of", "noise_share", "question_of"]
+__all__ = [
+    "Asked",
+    "Question",
+    "asked_by",
+    "asked_cells",
+    "asked_clip",
+    "asked_of",
+    "level_edges",
+    "noise_share",
+    "question_of",
+]
 
 LARGEST = 1e90
 FARTHEST_LAPLACE, FARTHEST_GAUSSIAN = 1000.0, 45.0  # in scales, in standard deviations
@@ -41,6 +53,7 @@ class Asked:
     edges: tuple[float, ...] | None = None
     keep: float = 1.0
     other: float = 0.0
+    column: str | None = None  # what is asked about, where there are several
 
     @property
     def is_huge(self) -> bool:
@@ -76,15 +89,17 @@ class Question(NamedTuple):
     low: float | None
     high: float | None
     edges: tuple[float, ...] | None
+    levels: tuple[Level, ...] | None = None
+    column: str | None = None
 
     def query(self, id: str | None = None) -> Query:
         """The question as a query again."""
-        return Query(guarantee=self.guarantee, low=self.low, high=self.high, edges=self.edges, id=id)
+        return Query(**self._asdict(), id=id)
 
 
 def question_of(query: Query) -> Question:
     """What a query asks; two queries that differ in their ids alone ask the same."""
-    return Question(query.guarantee, query.low, query.high, query.edges)
+    return Question(query.guarantee, query.low, query.high, query.edges, query.levels, query.column)
 
 
 def asked_of(query: Query) -> Asked:
@@ -99,12 +114,18 @@ def asked_by(question: Question) -> Asked:
     law = query.law
     if law.form is Form.CELL:
         law = cell_law(law)
-        assert query.edges is not None
-        return Asked(edges=query.edges, keep=float(law.keep), other=float(law.other))
+        edges = query.edges or level_edges(law.cells)
+        return Asked(edges=edges, keep=float(law.keep), other=float(law.other), column=query.column)
     assert query.low is not None
     assert query.high is not None
     noise = normal_mixture(law)
-    return Asked(query.low, query.high, float(noise.scale[0]), noise.is_laplace, float(additive_law(law).step[0]))
+    step = float(additive_law(law).step[0])
+    return Asked(query.low, query.high, float(noise.scale[0]), noise.is_laplace, step, column=query.column)
+
+
+def level_edges(count: int) -> tuple[float, ...]:
+    """Half-way between the numbers of so many levels."""
+    return tuple(k + 0.5 for k in range(count - 1))
 
 
 @lru_cache(maxsize=256)

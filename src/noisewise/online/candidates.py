@@ -48,17 +48,24 @@ def checked_families(given: object, law: AnswerLaw, guarantee: Guarantee) -> tup
                 f"{guarantee.kind}: it can be asked about cells only, under PureDP."
             )
         return valid
-    names = (given,) if isinstance(given, str) else tuple(given)  # type: ignore[arg-type]
+    names = checked_names((given,) if isinstance(given, str) else tuple(given))  # type: ignore[arg-type]
     for name in names:
+        if name not in valid:
+            reason = "needs PureDP" if not is_pure and name != "clip" else "has no exact law under this population"
+            raise Unsupported(f"queries={name!r} {reason}; use {' or '.join(valid) or 'another population'}.")
+    return names
+
+
+def checked_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Names of families; a sentence where one is none."""
+    listed = tuple(names)
+    for name in listed:
         if name not in FAMILIES:
             raise InvalidArgument(
                 f"queries = {name!r:.60}: there are {', '.join(FAMILIES)}, 'auto', or a Query to be asked as it is.",
                 argument="queries",
             )
-        if name not in valid:
-            reason = "needs PureDP" if not is_pure and name != "clip" else "has no exact law under this population"
-            raise Unsupported(f"queries={name!r} {reason}; use {' or '.join(valid) or 'another population'}.")
-    return names
+    return listed
 
 
 def candidates(family: str, guarantee: Guarantee, quantile: QuantileFunction, *, is_discrete: bool) -> list[Asked]:

@@ -19,6 +19,7 @@ from noisewise.errors import InvalidArgument
 from noisewise.exact import integer
 from noisewise.online.asked import Question
 from noisewise.online.engine import Engine, Settings
+from noisewise.online.survey_law import LevelNames
 
 __all__ = ["Comparison", "compare"]
 
@@ -86,10 +87,20 @@ def compare(
 
 def _log_evidence(answers: list[tuple[Question, int]], population: object, n_particles: int, seed: int) -> float:
     first = answers[0][0].query()
-    engine = Engine(Settings.checked(population, first.guarantee, first, "logdet", n_particles), seed)
+    levels = _level_names({question for question, _ in answers})
+    settings = Settings.checked(population, first.guarantee, first, "logdet", n_particles, levels=levels)
+    engine = Engine(settings, seed)
     for question in {question for question, _ in answers}:
         engine.checked(question.query())  # refused before the long work
     state = engine.begin()
     for question, value in answers:
         state = engine.step(state, question, value)
     return state.log_evidence
+
+
+def _level_names(questions: Iterable[Question]) -> LevelNames | None:
+    """What levels are called, by the questions about them."""
+    named = {question.column: question.levels for question in questions if question.levels is not None}
+    if None in named:
+        return named[None]
+    return {column: levels for column, levels in named.items() if column is not None} or None

@@ -1,10 +1,7 @@
 """The next question: the one whose answer is worth most, at a draw of theta from the posterior (Thompson sampling).
 
-With particle covariance C (the prior included, nothing recomputed) and F(q) the information of one answer to q,
-    logdet       log det(C^-1 + F(q))                  the default: what all answers together will know
-    a-optimal    -tr((C^-1 + F(q))^-1)                 in the units of the parameters
-    location     F_11, of the first parameter          Yıldırım's (2024) scores; they look at one answer alone, and a
-    harmonic     1 / sum_i 1/F_ii                      question that is best by itself may never tell theta whole
+With the particles' covariance C (the prior included, nothing recomputed) and F(q) the information of one answer to q,
+the question with the best score of F and C is asked (`scores`).
 For a location-scale population F scales with the draw (m, c): a question [m + a c, m + b c] has F(a, b) of the base in
 the coordinates (m/c, log c), so candidates are judged once and moved to each draw (Yıldırım 2024, Theorem 3). Other
 populations are judged at the draw, and the judgement is kept for draws nearby.
@@ -23,17 +20,17 @@ import numpy as np
 
 from noisewise.errors import Unsupported
 from noisewise.inference.transform import Transform
-from noisewise.online.answer_information import informations, parameter_slopes, stencil, units
+from noisewise.online.answer_information import informations, stencil, units
 from noisewise.online.answer_law import AnswerLaw
 from noisewise.online.asked import Asked
 from noisewise.online.candidates import NARROWEST, candidates, quantiles
 from noisewise.online.interval import best_on_base
+from noisewise.online.scores import Score, ScoreLike
 from noisewise.populations.parameters import Array
 from noisewise.privacy.guarantee import Guarantee
 
-__all__ = ["SCORES", "Design", "grid_steps", "law_identity"]
+__all__ = ["Choice", "Design", "grid_steps", "law_identity"]
 
-SCORES = ("logdet", "a-optimal", "location", "harmonic")
 FINEST, COARSEST = 1.0, 1 / 64
 FINEST_NOISE = 2e-8  # of a location: finer noise cannot be added exactly
 SMALLEST = 1e-100
@@ -58,6 +55,13 @@ class Place(NamedTuple):
     slopes: Array  # (moving, size)
 
 
+class Choice(NamedTuple):
+    """The best question and its score."""
+
+    asked: Asked
+    value: float
+
+
 class Design:
     """Chooses questions for one population, guarantee and score."""
 
@@ -69,10 +73,10 @@ class Design:
         *,
         families: tuple[str, ...],
         fixed: Sequence[Asked],
-        score: str,
+        score: ScoreLike | Score,
     ) -> None:
         self.law, self.guarantee, self.transform = law, guarantee, transform
-        self.families, self.fixed, self.score = families, tuple(fixed), score
+        self.families, self.fixed, self.score = families, tuple(fixed), Score.of(score)
         self.tables: dict[tuple[float, ...], Table] = {}
         self.is_one = not families and len(self.fixed) == 1
         self.reference = _reference(law, transform)
@@ -81,8 +85,15 @@ class Design:
 
     def choose(self, position: Array, covariance: Array) -> Asked:
         """The best question at one position (size,), given the particles' covariance."""
-        if self.is_one:
-            return self.fixed[0]
+        return self.fixed[0] if self.is_one else self.best(position, covariance).asked
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to ask."""
+        return not self.families and not self.fixed
+
+    def best(self, position: Array, covariance: Array) -> Choice:
+        """The best question with its score."""
         placed: list[tuple[Asked, ...]] = []
         found: list[Array] = []
         place = _place(self.law, self.transform, position, self.moving) if self.base is not None else None
@@ -93,34 +104,16 @@ class Design:
             table = self._at(position)
             placed.append(table.questions)
             found.append(table.information)
-        scores = self._scores(np.concatenate(found), position, covariance)
+        scores = self.score.values(np.concatenate(found), self.transform, position, covariance)
         if self.base is not None and place is not None:
             is_lost = self.base.finest * abs(place.loc) > place.scale
             if not is_lost.all():
                 scores[: is_lost.size][is_lost] = -np.inf
         best = _best(scores, np.concatenate(found))
         if self.base is not None and place is not None and best < len(placed[0]):
-            return _moved(placed[0][best], place, float(self.base.finest[best]))
-        return [question for part in placed for question in part][best]
-
-    def _scores(self, found: Array, position: Array, covariance: Array) -> Array:
-        """The score of each F (M, P, P) on the walking scale."""
-        size = len(covariance)
-        found = np.where(np.isfinite(found).all(axis=(1, 2), keepdims=True), found, 0.0)
-        if self.score in ("location", "harmonic"):
-            slopes = parameter_slopes(self.transform, position)
-            each = np.diagonal(found, axis1=1, axis2=2) / np.square(np.maximum(np.abs(np.diag(slopes)), 1e-150))
-            harmonic = 1 / np.sum(1 / np.maximum(each, 1e-300), axis=1)
-            return np.array(each[:, 0] if self.score == "location" else harmonic)
-        # det(C^-1 + F) = det(I + L'FL)/det C with C = LL': no inverse of what may be close to singular.
-        values, vectors = np.linalg.eigh(covariance)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
-        gained = root.T @ found @ root
-        if self.score == "logdet":
-            return np.asarray(np.linalg.slogdet(np.eye(size) + gained)[1])
-        values, vectors = np.linalg.eigh(gained)
-        shown = parameter_slopes(self.transform, position) @ root @ vectors
-        return np.asarray(-np.sum(np.square(shown).sum(axis=1) / (1 + np.maximum(values, 0.0)), axis=1))
+            moved = _moved(placed[0][best], place, float(self.base.finest[best]))
+            return Choice(moved, float(scores[best]))
+        return Choice([question for part in placed for question in part][best], float(scores[best]))
 
     def _base(self) -> Table:
         """Candidates judged once, at the reference, in the base's own units."""
@@ -129,7 +122,7 @@ class Design:
             tuple(self.transform.supports.items()),
             self.guarantee,
             self.families,
-            self.score,
+            self.score.name,
         )
         if key not in _BASES:
             if len(_BASES) >= MOST_BASES:
@@ -148,7 +141,7 @@ class Design:
         for family in self.families:
             questions += candidates(family, self.guarantee, quantile, is_discrete=False)
         if "clip" in self.families and len(self.moving) == 2:
-            best = best_on_base(self.law, self.guarantee, around, (place.loc, place.scale), self.score)
+            best = best_on_base(self.law, self.guarantee, around, (place.loc, place.scale), self.score.name)
             questions += best
         found = informations(self.law, questions, around)
         standard = tuple(_standard(question, place) for question in questions)
@@ -202,9 +195,15 @@ def _place(law: AnswerLaw, transform: Transform, position: Array, moving: tuple[
 def law_identity(law: AnswerLaw) -> tuple[object, ...]:
     """What makes two laws the same but for their priors."""
     distribution = law.population.distribution
-    known = tuple((name, float(value[0])) for name, value in law.population.parameters.known.items())
+    known = tuple((name, _plain(value)) for name, value in law.population.parameters.known.items())
     shapes = tuple(float(shape) for shape in distribution.standard)
     return (distribution.name, shapes, tuple(distribution.domains), known)
+
+
+def _plain(value: Array) -> float | tuple[float, ...]:
+    """A known parameter as a number, or a list of numbers."""
+    listed = np.ravel(value).tolist()
+    return float(listed[0]) if len(listed) == 1 else tuple(listed)
 
 
 def _reference(law: AnswerLaw, transform: Transform) -> Array | None:

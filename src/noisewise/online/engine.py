@@ -15,21 +15,26 @@ Noisewise and NumPy on the same kind of processor.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import fraction, integer
+from noisewise.inference.posterior import Value
 from noisewise.inference.target import Target
 from noisewise.inference.transform import Transform
 from noisewise.online import particles as smc
 from noisewise.online.answer_law import AnswerLaw
-from noisewise.online.answered import Group, joint_law
+from noisewise.online.answered import Group
+from noisewise.online.answers import Answers
 from noisewise.online.asked import Asked, Question, asked_by, asked_cells, asked_of, question_of
-from noisewise.online.candidates import checked_families
-from noisewise.online.design import SCORES, Design, grid_steps, law_identity
+from noisewise.online.candidates import FAMILIES, checked_families, checked_names
+from noisewise.online.contamination import checked_share
+from noisewise.online.design import Design, grid_steps, law_identity
+from noisewise.online.scores import Score, ScoreLike
+from noisewise.online.survey_law import LevelNames, Part, SurveyLaw
 from noisewise.populations.parameters import Array, Supports, Theta
 from noisewise.privacy.guarantee import Guarantee
 from noisewise.query import Query
@@ -44,8 +49,9 @@ ASKING, LEARNING, CHECKING = 0, 1, 2
 WIDE_AT = 50  # answers, after which the wide question is fixed
 WIDE_LEVELS = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
 WIDE_PARTICLES = 256
+FAR_LEVELS, FAR_EVERY = np.array([0.002, 0.998]), 4  # the question that tells lies from tails, and who gets it
 WIDE_GRID = (np.arange(64) + 0.5) / 64
-MOST_EXPLORED = 0.5
+EXPLORED, MOST_EXPLORED = 0.1, 0.5
 Queries = str | Query | Iterable[str | Query]
 
 
@@ -53,11 +59,11 @@ Queries = str | Query | Iterable[str | Query]
 class Settings:
     """Everything that makes a survey but its seed."""
 
-    law: AnswerLaw  # of answers, under the population and its priors
+    law: SurveyLaw  # of answers, under the population and its priors
     guarantee: Guarantee
     families: tuple[str, ...]
     fixed: tuple[Query, ...]
-    score: str
+    score: Score
     n_particles: int
     explore: float = 0.0  # the share of people who get the fixed wide question
 
@@ -67,24 +73,28 @@ class Settings:
         population: object,
         guarantee: Guarantee,
         queries: Queries,
-        score: str,
+        score: ScoreLike,
         n_particles: int,
-        explore: float = 0.0,
+        explore: float | None = None,
+        *,
+        contamination: float = 0.0,
+        levels: LevelNames | None = None,
     ) -> Settings:
         """Settings that fit together; else a sentence that names the argument."""
         if not isinstance(guarantee, Guarantee):
             raise InvalidArgument(f"guarantee = {guarantee!r:.60}; give one, as in PureDP(1).", argument="guarantee")
-        if not isinstance(score, str) or score not in SCORES:
-            raise InvalidArgument(f"score = {score!r:.60}; there are {', '.join(SCORES)}.", argument="score")
-        law = AnswerLaw(population)
+        settled = Score.of(score)
+        law = SurveyLaw(population, contamination=checked_share(contamination), levels=levels)
         if not law.population.free:
             raise InvalidArgument(
                 "Every parameter of this population is known, so there is nothing to ask. Give a prior for one.",
                 argument="population",
             )
         count = integer(n_particles, "n_particles", minimum=FEWEST_PARTICLES, maximum=MOST_PARTICLES)
+        settled.check(law.population.free, len(law.parts))
         families, fixed = _read_queries(queries, law, guarantee)
-        share = float(fraction(explore, "explore", minimum=0))
+        usual = EXPLORED if "cells" in families else 0.0  # who allows no cells gets no question about cells
+        share = usual if explore is None else float(fraction(explore, "explore", minimum=0))
         if share > MOST_EXPLORED:
             raise InvalidArgument(
                 f"explore = {share}; the share of people who are asked a fixed question is at most {MOST_EXPLORED}.",
@@ -92,7 +102,7 @@ class Settings:
             )
         if share and guarantee.pure_epsilon is None:
             raise Unsupported(f"explore asks about cells, which need PureDP, not {guarantee!r}.")
-        return cls(law, guarantee, families, fixed, score, count, share)
+        return cls(law, guarantee, families, fixed, settled, count, share)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,21 +110,22 @@ class State:
     """What is known after some answers: the particles, and the answers themselves by question, in order of arrival."""
 
     particles: smc.Particles
-    answered: Mapping[Question, tuple[int, ...]]
+    answered: Answers
     answers: int = 0
     log_evidence: float = 0.0
     rejuvenations: int = 0
     acceptance: float = float("nan")  # of the last rejuvenation's moves
     non_finite: int = 0
-    wide: tuple[float, ...] | None = None  # the edges of the question that exploring people get
+    wide: tuple[Question, ...] = ()  # what exploring people get, one question for each column of numbers
 
-    def moments(self, target: Target) -> dict[str, tuple[float, float]]:
-        """The posterior mean and standard deviation of each parameter."""
+    def moments(self, target: Target) -> dict[str, tuple[Value, Value]]:
+        """The posterior mean and standard deviation of each parameter; of a vector, by component."""
         w = smc.weights(self.particles.log_weight)
-        found = {}
+        found: dict[str, tuple[Value, Value]] = {}
         for name, value in target.parameters(self.particles.position).items():
-            mean = float(w @ value)
-            found[name] = mean, float(np.sqrt(w @ np.square(value - mean)))
+            mean = w @ value
+            sd = np.sqrt(w @ np.square(value - mean))
+            found[name] = (float(mean), float(sd)) if value.ndim == 1 else (mean, sd)
         return found
 
 
@@ -129,34 +140,51 @@ class Engine:
     def __init__(self, settings: Settings, entropy: int | None, *, name: str | None = None) -> None:
         self.settings, self.entropy = settings, entropy
         self.law = settings.law
-        population = self.law.population
-        self.target = Target(
-            Transform(population.supports), population.log_prior, population.log_prior, population.sample_prior
-        )
+        law = self.law
+        self.target = Target(Transform(law.supports), law.log_prior, law.log_prior, law.sample_prior)
         self._first: smc.Particles | None = None
         if name is None:
             rng = np.random.default_rng(entropy)
             drawn = rng.bytes(6)
-            position = self.target.position(
-                _inside(self.target.sample_prior(rng, settings.n_particles), population.supports)
-            )
+            position = self.target.position(_inside(self.target.sample_prior(rng, settings.n_particles), law.supports))
             self._first = smc.begin(position, self.target.log_prior(position))
             name = self._digest(drawn, self._first)
         self.name = name
-        self._design = Design(
-            self.law,
+        made = [(part, self._design(part)) for part in law.parts.values() if part.transform.size]
+        self._designs = [(part, design) for part, design in made if not design.is_empty]
+
+    def _design(self, part: Part) -> Design:
+        """What may be asked about one column; only honest answers are thought of."""
+        settings, own = self.settings, part.honest
+        fixed = [asked_of(query) for query in settings.fixed if query.column == part.column]
+        names = {name: name if part.column is None else f"{part.column}.{name}" for name in own.population.free}
+        families = _valid(settings.families, own, settings.guarantee)
+        if part.levels is not None:
+            families, fixed = (), [asked_of(self._query_of_levels(part, None))]
+        return Design(
+            own,
             settings.guarantee,
-            self.target.transform,
-            families=settings.families,
-            fixed=[asked_of(query) for query in settings.fixed],
-            score=settings.score,
+            part.transform,
+            families=families,
+            fixed=fixed,
+            score=settings.score.of_column(names),
         )
+
+    def _query_of_levels(self, part: Part, label: str | None) -> Query:
+        assert part.levels is not None
+        return Query.choice(part.levels, guarantee=self.settings.guarantee, id=label, column=part.column)
 
     def _digest(self, drawn: bytes, first: smc.Particles) -> str:
         """A name from a random draw (the seed's, if there is one) and everything that makes this survey."""
         s = self.settings
-        said: tuple[object, ...] = (law_identity(self.law), s.guarantee, s.families, s.fixed, s.score, s.n_particles)
+        about = [
+            law_identity(part.honest) if part.column is None else (part.column, *law_identity(part.honest))
+            for part in self.law.parts.values()
+        ]
+        said: tuple[object, ...] = (*about, s.guarantee, s.families, s.fixed, s.score.identity, s.n_particles)
         said += (s.explore,) if s.explore else ()
+        said += ("contamination", self.law.contamination) if self.law.contamination else ()
+        said += tuple(part.levels for part in self.law.parts.values() if part.levels is not None)
         digest = hashlib.blake2b(drawn + repr(said).encode(), digest_size=6)
         for numbers in (first.position, first.log_prior):  # they are what the prior is
             digest.update(numbers.tobytes())
@@ -169,14 +197,28 @@ class Engine:
     def begin(self) -> State:
         """What is known before the first answer: draws from the prior."""
         assert self._first is not None
-        return State(self._first, {})
+        return State(self._first, Answers())
+
+    def told(self, state: State) -> dict[str, tuple[float, float]]:
+        """The posterior mean and standard deviation of each number that is unknown; the shares of levels by level."""
+        found: dict[str, tuple[float, float]] = {}
+        named = {("p" if part.column is None else f"{part.column}.p"): part.levels for part in self.law.parts.values()}
+        for name, (mean, sd) in state.moments(self.target).items():
+            if isinstance(mean, float) and isinstance(sd, float):
+                found[name] = mean, sd
+                continue
+            levels = named.get(name) or range(np.size(mean))
+            each = zip(levels, np.ravel(mean).tolist(), np.ravel(sd).tolist(), strict=True)
+            found |= {f"{name}[{level}]": (own, spread) for level, own, spread in each}
+        return found
 
     # ---- asking ----
 
     def question(self, state: State, number: int, attempt: int = 0) -> Asked:
         """The design's question at a particle drawn by its weight (Thompson), rounded to the public grid."""
-        if state.wide is not None and self.explores(number):
-            return asked_cells(state.wide, self.settings.guarantee)
+        if state.wide and self.explores(number):
+            turn = int((number + 1) * self.settings.explore)
+            return asked_by(state.wide[turn % len(state.wide)])
         rng = self.generator(ASKING, number, attempt)
         particles = state.particles
         share = np.cumsum(smc.weights(particles.log_weight))
@@ -187,22 +229,62 @@ class Engine:
         position = np.round(drawn / steps) * steps
         if not self.target.transform.is_inside(self.target.parameters(position[None, :])).all():
             position = drawn
-        return self._design.choose(position, bulk.covariance)
+        far = self._far(position, number)
+        if far is not None:
+            return far
+        if len(self._designs) == 1:
+            part, design = self._designs[0]
+            asked = design.choose(position[part.start : part.stop], part.block(bulk.covariance))
+            return asked if part.column is None else replace(asked, column=part.column)
+        best = [
+            (part, design.best(position[part.start : part.stop], part.block(bulk.covariance)))
+            for part, design in self._designs
+        ]
+        part, choice = max(best, key=lambda one: one[1].value)
+        return replace(choice.asked, column=part.column)
+
+    def _far(self, position: Array, number: int) -> Asked | None:
+        """The question whose outer cells hold hardly an honest person, for some of the people where some may lie."""
+        if not self.law.contamination or "cells" not in self.settings.families or (number + 1) % FAR_EVERY:
+            return None
+        part, _ = self._designs[(number + 1) // FAR_EVERY % len(self._designs)]
+        own = part.transform.parameters(position[None, part.start : part.stop])
+        edges = np.ravel(part.honest.population.quantile(FAR_LEVELS, own))
+        if part.honest.population.is_discrete:
+            edges = edges + np.array([-0.5, 0.5])
+        if not (np.isfinite(edges).all() and edges[0] < edges[1]):
+            return None
+        return replace(asked_cells((float(edges[0]), float(edges[1])), self.settings.guarantee), column=part.column)
+
+    def query(self, asked: Asked, label: str) -> Query:
+        """A question as a query with an id; a refusal where no double holds it."""
+        part, guarantee = self.law.part(asked.column), self.settings.guarantee
+        if part.levels is not None:
+            return self._query_of_levels(part, label)
+        if asked.edges is not None:
+            return Query.cells(asked.edges, guarantee=guarantee, id=label, column=part.column)
+        return Query.clip(asked.low, asked.high, guarantee=guarantee, id=label, column=part.column)
 
     def explores(self, number: int) -> bool:
         """Whether the query of this number goes to an exploring person, as soon as there is a wide question."""
         return int((number + 1) * self.settings.explore) > int(number * self.settings.explore)
 
-    def _wide(self, state: State) -> tuple[float, ...] | None:
-        """The edges of a question about the whole fitted population: its quantiles, averaged over the posterior."""
+    def _wide(self, state: State) -> tuple[Question, ...]:
+        """Questions about the whole fitted population: at its quantiles, averaged over the posterior."""
         chosen = smc.systematic(self.generator(CHECKING), state.particles.log_weight)
         rows = chosen[np.linspace(0, len(chosen) - 1, min(WIDE_PARTICLES, len(chosen))).astype(int)]
         theta = self.target.parameters(state.particles.position[rows])
-        edges = np.quantile(np.asarray(self.law.population.quantile(WIDE_GRID, theta), float), WIDE_LEVELS)
-        if self.law.population.is_discrete:
-            edges = np.floor(edges) + 0.5
-        found = tuple(float(edge) for edge in np.unique(edges))
-        return found if np.isfinite(found).all() else None
+        found = []
+        for part in (part for part, _ in self._designs if part.levels is None):
+            population = part.honest.population
+            own = self.law.theta_of(part, theta)
+            edges = np.quantile(np.asarray(population.quantile(WIDE_GRID, own), float), WIDE_LEVELS)
+            if population.is_discrete:
+                edges = np.floor(edges) + 0.5
+            if np.isfinite(edges).all():
+                wide = tuple(float(edge) for edge in np.unique(edges))
+                found.append(Question(self.settings.guarantee, None, None, wide, column=part.column))
+        return tuple(found)
 
     def checked(self, query: Query) -> Query:
         """A query that this survey may ask; else a sentence."""
@@ -226,7 +308,7 @@ class Engine:
         after = replace(
             state,
             particles=absorbed.particles,
-            answered={**state.answered, question: (*state.answered.get(question, ()), value)},
+            answered=state.answered.and_one(question, value),
             answers=state.answers + 1,
             log_evidence=state.log_evidence + absorbed.log_evidence,
             rejuvenations=state.rejuvenations + absorbed.rejuvenations,
@@ -251,7 +333,7 @@ class Engine:
             Group(asked, np.array([reading(asked, value) for value in values]))
             for asked, values in ((asked_by(question), values) for question, values in state.answered.items())
         ]
-        total = joint_law(self.law, groups, self._sample(state.particles))
+        total = self.law.joint(groups, self._sample(state.particles))
 
         def log_likelihood(position: Array) -> Array:
             with np.errstate(all="ignore"):
@@ -286,7 +368,7 @@ def reading(asked: Asked, value: int) -> float:
     return float(value) if asked.is_cells else value * asked.step
 
 
-def _read_queries(given: Queries, law: AnswerLaw, guarantee: Guarantee) -> tuple[tuple[str, ...], tuple[Query, ...]]:
+def _read_queries(given: Queries, law: SurveyLaw, guarantee: Guarantee) -> tuple[tuple[str, ...], tuple[Query, ...]]:
     """Families by name, and queries that are asked as they are."""
     listed = [given] if isinstance(given, str | Query) else given
     if not isinstance(listed, Iterable):
@@ -299,17 +381,38 @@ def _read_queries(given: Queries, law: AnswerLaw, guarantee: Guarantee) -> tuple
         raise InvalidArgument("queries is empty: there is nothing to ask.", argument="queries")
     fixed = tuple(_checked(question_of(query).query(), law, guarantee) for query in listed if isinstance(query, Query))
     names = [name for name in listed if not isinstance(name, Query)]
-    if names == ["auto"]:
-        return checked_families("auto", law, guarantee), fixed
-    return (checked_families(names, law, guarantee) if names else ()), fixed
+    wanted: object = "auto" if names == ["auto"] else names
+    found: set[str] = set()
+    for part in law.parts.values():
+        if part.levels is not None:
+            if guarantee.pure_epsilon is None:
+                raise Unsupported(
+                    f"Levels are asked for by randomized response, which needs PureDP, not {guarantee!r}."
+                )
+        elif names and law.is_one:
+            return checked_families(wanted, part.honest, guarantee), fixed
+        elif names:
+            own = checked_families("auto", part.honest, guarantee)
+            found |= {name for name in own if wanted == "auto" or name in names}
+            if wanted != "auto" and not set(own) & set(checked_names(names)):
+                raise Unsupported(
+                    f"Nobody can be asked about {part.column!r} with queries={names!r}; it takes {own!r}."
+                )
+    return tuple(name for name in FAMILIES if name in found), fixed
 
 
-def _checked(query: Query, law: AnswerLaw, guarantee: Guarantee) -> Query:
+def _valid(families: tuple[str, ...], law: AnswerLaw, guarantee: Guarantee) -> tuple[str, ...]:
+    """Those of the survey's families that a column can be asked with."""
+    own = checked_families("auto", law, guarantee) if families and law.level_count is None else ()
+    return tuple(name for name in families if name in own)
+
+
+def _checked(query: Query, law: SurveyLaw, guarantee: Guarantee) -> Query:
     if query.guarantee != guarantee:
         raise InvalidArgument(
             f"A query keeps {query.guarantee!r}, but this survey promises {guarantee!r}.", argument="queries"
         )
-    law.check(asked_of(query))
+    law.check(query)
     return query
 
 

@@ -10,7 +10,7 @@ approximately a weighted sum of chi-squares, from whose first two moments the ta
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -34,6 +34,7 @@ class FitCheck:
     counts: tuple[int, ...]
     expected: tuple[float, ...]
     tail: float | None  # None where there is nothing to check
+    column: str | None = None  # of several, the one that fits worst; the tail allows for their number
 
     @property
     def is_surprising(self) -> bool:
@@ -42,6 +43,7 @@ class FitCheck:
 
     def __str__(self) -> str:
         n = sum(self.counts)
+        about = "" if self.column is None else f" about {self.column}"
         if self.tail is None:
             return (
                 f"The fit cannot be checked: {n} answers to a fixed wide question of {len(self.edges) + 1} cells. Ask "
@@ -49,25 +51,35 @@ class FitCheck:
             )
         if self.is_surprising:
             return (
-                f"The population does not describe these people: {n} answers to a fixed wide question would be as far "
-                f"off as these with probability {self.tail:.2g}. Compare others with survey.compare(...)."
+                f"The population does not describe these people: {n} answers to a fixed wide question{about} would be "
+                f"as far off as these with probability {self.tail:.2g}. Compare others with survey.compare(...), or "
+                "allow for false answers with contamination=."
             )
-        return f"Nothing surprising in {n} answers to a fixed wide question (tail probability {self.tail:.2g})."
+        return f"Nothing surprising in {n} answers to a fixed wide question{about} (tail probability {self.tail:.2g})."
 
 
 def fit_check(engine: Engine, state: State) -> FitCheck:
-    """The check at what is known."""
-    edges = state.wide or ()
-    question = Question(engine.settings.guarantee, None, None, edges)
+    """The check at what is known; of several columns the one that fits worst."""
+    found = [_checked(engine, state, question) for question in state.wide]
+    checked = [one for one in found if one.tail is not None]
+    if not checked:
+        return found[0] if found else FitCheck((), (0,), (), None)
+    worst = min(checked, key=lambda one: one.tail or 0.0)
+    assert worst.tail is not None
+    return replace(worst, tail=min(1.0, len(checked) * worst.tail))
+
+
+def _checked(engine: Engine, state: State, question: Question) -> FitCheck:
+    edges = question.edges or ()
     values = state.answered.get(question, ())
     counts = np.bincount(values, minlength=len(edges) + 1).astype(float)
-    nothing = FitCheck(edges, tuple(int(count) for count in counts), (), None)
-    if len(values) < FEWEST or len(edges) <= engine.target.size:
+    nothing = FitCheck(edges, tuple(int(count) for count in counts), (), None, question.column)
+    part = engine.law.part(question.column)
+    if len(values) < FEWEST or len(edges) <= part.transform.size:
         return nothing
     rng = engine.generator(CHECKING, state.answers)
     chosen = rng.permutation(smc.systematic(rng, state.particles.log_weight))[:DRAWS]
-    asked = asked_by(question)
-    mass = engine.law.mass(*asked.cell_ends, engine.target.parameters(state.particles.position[chosen]))
-    p = asked.other + (asked.keep - asked.other) * mass
+    theta = engine.target.parameters(state.particles.position[chosen])
+    p = engine.law.answer_probabilities(asked_by(question), theta)
     tail, _ = chi_square_tail(counts, p)
-    return FitCheck(edges, nothing.counts, tuple((len(values) * p.mean(axis=0)).tolist()), tail)
+    return FitCheck(edges, nothing.counts, tuple((len(values) * p.mean(axis=0)).tolist()), tail, question.column)

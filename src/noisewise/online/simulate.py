@@ -1,10 +1,12 @@
 """Simulated people: answers with seeded noise, for studies and calibration. None of it is privacy noise.
 
-What `holder.respond` does for one real person, with the same lattice and the same law, but from a generator.
+What `holder.respond` does for one real person, with the same lattice and the same law, but from a generator. A level
+is its number; of someone with several columns the query picks one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 
 import numpy as np
@@ -19,14 +21,15 @@ from noisewise.statistics.evaluation import cell_index
 __all__ = ["simulated_answer"]
 
 
-def simulated_answer(rng: np.random.Generator, query: Query, x: float) -> Answer:
-    """How a person whose value is x might answer."""
+def simulated_answer(rng: np.random.Generator, query: Query, x: float | Mapping[str, float]) -> Answer:
+    """How a person whose value is x, or who has such values by column, might answer."""
+    x = x[query.asks_about] if isinstance(x, Mapping) else x
     plan = _plan(question_of(query))
     law = plan.law
     if law.form is Form.CELL:
-        true = cell_index(np.array([x]), query.edges)
+        true = np.array([x]) if query.edges is None else cell_index(np.array([x]), query.edges)
         return Answer(query, int(draw_answers(rng, law, true)[0]))
-    bounds, lattice = plan.schema.bounded("x"), plan.lattice
+    bounds, lattice = plan.schema.bounded(query.asks_about), plan.lattice
     steps = int(np.floor(min(max(x, bounds.low), bounds.high) / lattice.step[0] + 0.5))
     steps = min(max(steps, lattice.low[0]), lattice.high[0])
     return Answer(query, steps + int(np.ravel(draw_noise(rng, law, 1))[0]))

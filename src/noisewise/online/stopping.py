@@ -29,7 +29,7 @@ from noisewise.types import Floats
 
 __all__ = ["Stop", "forecast"]
 
-WORDS = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*interval of (?:the )?([A-Za-z_]\w*) below (\S+)\s*")
+WORDS = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*interval of (?:the )?([A-Za-z_][\w.]*) below (\S+)\s*")
 QUESTIONS = 16
 MOST = 10**9
 
@@ -66,10 +66,12 @@ class Stop:
 
     def check(self, engine: Engine) -> None:
         """Refuse a rule about what this survey does not learn."""
-        free = engine.law.population.free
+        free = [name for name, support in engine.target.transform.supports.items() if support.size is None]
         if self.parameter not in free:
             raise InvalidArgument(
-                f"This survey learns {', '.join(free)}, not {self.parameter!r}.", argument="parameter"
+                f"A closing rule is about a number this survey learns ({', '.join(free) or 'there is none'}), not "
+                f"{self.parameter!r}.",
+                argument="parameter",
             )
 
     def width_of(self, engine: Engine, state: State) -> float:
@@ -97,8 +99,7 @@ def forecast(engine: Engine, state: State, stop: Stop) -> int | None:
     covariance = smc.covariance(state.particles)
     known = np.linalg.inv(covariance)
     each = _information(engine, state, position)
-    place = list(engine.target.transform.supports).index(stop.parameter)
-    slope = parameter_slopes(engine.target.transform, position)[place]
+    slope = _slope(engine, position, stop.parameter)
 
     def sd(more: float) -> float:
         return float(np.sqrt(slope @ np.linalg.solve(known + more * each, slope)))
@@ -117,7 +118,22 @@ def forecast(engine: Engine, state: State, stop: Stop) -> int | None:
 
 def _information(engine: Engine, state: State, position: Floats) -> Floats:
     """The mean information of one answer, on the walking scale, over questions as they would be asked now."""
-    unit = units(engine.law, engine.target.transform, position)
-    around = stencil(engine.law, engine.target.transform, position, np.diag(unit))
     questions = [engine.question(state, state.answers + k) for k in range(QUESTIONS)]
-    return np.asarray(informations(engine.law, questions, around).mean(axis=0) / np.outer(unit, unit))
+    total = np.zeros((position.size, position.size))
+    for part in engine.law.parts.values():
+        asked = [question for question in questions if question.column == part.column]
+        if asked:
+            places, transform = engine.law.coordinates(part)
+            own = position[places]
+            unit = units(part.law, transform, own)
+            around = stencil(part.law, transform, own, np.diag(unit))
+            found = informations(part.law, asked, around).sum(axis=0) / np.outer(unit, unit)
+            total[np.ix_(places, places)] += found
+    return total / len(questions)
+
+
+def _slope(engine: Engine, position: Floats, parameter: str) -> Floats:
+    """How one scalar parameter moves with the coordinates."""
+    sizes = {name: support.size or 1 for name, support in engine.target.transform.supports.items()}
+    before = list(sizes)[: list(sizes).index(parameter)]
+    return np.asarray(parameter_slopes(engine.target.transform, position)[sum(sizes[name] for name in before)])

@@ -20,6 +20,7 @@ import numpy as np
 from noisewise.errors import NoisewiseError, Unsupported
 from noisewise.exact import integer
 from noisewise.inference import archive
+from noisewise.online.answers import Answers
 from noisewise.online.asked import Question, question_of
 from noisewise.online.engine import Engine, Settings, State
 from noisewise.online.log import ANSWERED, ASKED, CLOSED, KINDS, Event, Log
@@ -37,7 +38,7 @@ __all__ = ["FORMAT", "load", "save", "settings_from_dict", "settings_to_dict", "
 FORMATS = FORMAT, FORMAT_1 = ("noisewise-survey/2", "noisewise-survey/1")
 NAME_LENGTH = 12
 LONGEST_ENTROPY = 4000  # digits
-SETTINGS = ("score", "n_particles", "explore")
+SETTINGS = ("n_particles", "explore")
 COUNTS = ("answers", "rejuvenations", "non_finite")
 OWN_COUNTS = ("issued", "refused", "repeated")
 ARRAYS = ("position", "log_weight", "log_prior", "log_likelihood")
@@ -85,8 +86,11 @@ def settings_to_dict(settings: Settings) -> Plain:
         raise Unsupported(f"This survey cannot be saved, because its population cannot be written: {error}") from error
     return {
         **{name: getattr(settings, name) for name in SETTINGS},
+        "score": settings.score.to_plain(),
         "population": population,
         "guarantee": settings.guarantee.to_dict(),
+        **({"contamination": settings.law.contamination} if settings.law.contamination else {}),
+        **_levels_to_dict(settings),
         "families": list(settings.families),
         "fixed": [query.to_dict() for query in settings.fixed],
     }
@@ -94,34 +98,63 @@ def settings_to_dict(settings: Settings) -> Plain:
 
 def settings_from_dict(plain: Plain) -> Settings:
     """Settings read and checked as if they were new."""
-    queries = [*plain["families"], *(Query.from_dict(query) for query in plain["fixed"])]
+    queries = [*plain["families"], *(Query.from_dict(query) for query in plain["fixed"])] or "auto"  # levels alone
     population, guarantee = population_from_spec(plain["population"]), guarantee_from_dict(plain["guarantee"])
     explore = plain.get("explore", 0.0) if plain.get("format") == FORMAT_1 else plain["explore"]
-    return Settings.checked(population, guarantee, queries, plain["score"], plain["n_particles"], explore)
+    return Settings.checked(
+        population,
+        guarantee,
+        queries,
+        plain["score"],
+        plain["n_particles"],
+        explore,
+        contamination=plain.get("contamination", 0.0),
+        levels=plain.get("levels"),
+    )
+
+
+def _levels_to_dict(settings: Settings) -> Plain:
+    """The names of levels: of one column as a list, else by column."""
+    named = {column: list(part.levels) for column, part in settings.law.parts.items() if part.levels is not None}
+    return {"levels": named.get(None, named)} if named else {}
 
 
 def state_parts(state: State) -> tuple[Plain, Plain]:
     """What is known, but for the answers: numbers and arrays."""
     counts: Plain = {name: getattr(state, name) for name in (*COUNTS, "log_evidence")}
-    counts["wide"] = None if state.wide is None else list(state.wide)
+    counts["wide"] = _wide_to_plain(state.wide)
     counts["acceptance"] = None if np.isnan(state.acceptance) else state.acceptance
     return counts, {name: getattr(state.particles, name) for name in ARRAYS}
 
 
-def state_from(engine: Engine, counts: Plain, arrays: Plain, answered: dict[Question, tuple[int, ...]]) -> State:
+def state_from(engine: Engine, counts: Plain, arrays: Plain, answered: Answers) -> State:
     """What is known, from its parts and the answers."""
-    wide = counts.get("wide")
     state = State(
         _particles(arrays, engine),
         answered,
         log_evidence=_number(counts["log_evidence"]),
         acceptance=float("nan") if counts["acceptance"] is None else _number(counts["acceptance"], 0.0, 1.0),
-        wide=None if wide is None else read_edges(wide),
+        wide=_wide_from(engine, counts.get("wide")),
         **{name: integer(counts[name], name, minimum=0) for name in COUNTS},
     )
-    if state.answers != sum(map(len, answered.values())):
+    if state.answers != answered.count:
         raise ValueError("answers that do not add up")
     return state
+
+
+def _wide_to_plain(wide: tuple[Question, ...]) -> Any:
+    """Edges where there is one column, else queries."""
+    if not wide:
+        return None
+    return [question.query().to_dict() for question in wide] if wide[0].column else list(wide[0].edges or ())
+
+
+def _wide_from(engine: Engine, plain: Any) -> tuple[Question, ...]:
+    if plain is None:
+        return ()
+    if engine.law.is_one:
+        return (Question(engine.settings.guarantee, None, None, read_edges(plain)),)
+    return tuple(question_of(engine.checked(Query.from_dict(one))) for one in plain)
 
 
 def _survey(header: Plain, arrays: Plain) -> Survey:
@@ -138,9 +171,11 @@ def _survey(header: Plain, arrays: Plain) -> Survey:
     engine = Engine(settings, entropy, name=_name(header))
     sessions = _sessions(header, issued)
     log = _log(header, arrays, engine, issued)
-    answered: dict[Question, tuple[int, ...]] = {}
-    for plain, values, _ in header["answered"]:
-        answered[question_of(Query.from_dict(plain))] = tuple(values)
+    answered = Answers.of(
+        (question_of(query), value)
+        for query, values in ((Query.from_dict(plain), values) for plain, values, _ in header["answered"])
+        for value in values
+    )
     survey = Survey.__new__(Survey)
     survey._take(engine, state_from(engine, header, arrays, answered), log, sessions, seed)
     for name in OWN_COUNTS:

@@ -36,9 +36,11 @@ from noisewise.online import particles as smc
 from noisewise.online.asked import asked_of, question_of
 from noisewise.online.engine import Engine, Queries, Settings, State, reading
 from noisewise.online.log import ANSWERED, ASKED, CLOSED, EXPIRED, WITHDRAWN, Event, Log
+from noisewise.online.scores import ScoreLike
 from noisewise.online.sessions import Sessions
+from noisewise.online.survey_law import LevelNames
 from noisewise.populations.parameters import Array
-from noisewise.populations.population import Population
+from noisewise.populations.population import AnyPopulation
 from noisewise.privacy.guarantee import Guarantee
 from noisewise.query import Answer, Query
 
@@ -65,17 +67,21 @@ class Survey:
     @by_name("guarantee", write="Survey(population, guarantee=PureDP(1))", places=("self", "population", "guarantee"))
     def __init__(
         self,
-        population: Population,
+        population: AnyPopulation,
         *,
         guarantee: Guarantee,
         queries: Queries = "auto",
-        score: str = "logdet",
+        score: ScoreLike = "logdet",
         n_particles: int = 1000,
-        explore: float = 0.0,
+        explore: float | None = None,
+        contamination: float = 0.0,
+        levels: LevelNames | None = None,
         seed: int | None = None,
     ) -> None:
         seed = None if seed is None else integer(seed, "seed", minimum=0)
-        settings = Settings.checked(population, guarantee, queries, score, n_particles, explore)
+        settings = Settings.checked(
+            population, guarantee, queries, score, n_particles, explore, contamination=contamination, levels=levels
+        )
         engine = Engine(settings, _fresh() if seed is None else seed)
         self._take(engine, engine.begin(), Log(), Sessions(engine.name), seed)
 
@@ -184,7 +190,7 @@ class Survey:
         return self._engine.name
 
     @property
-    def population(self) -> Population:
+    def population(self) -> AnyPopulation:
         """What is asked about, with its priors."""
         return self._engine.law.population
 
@@ -204,9 +210,14 @@ class Survey:
         return self._engine.settings.fixed
 
     @property
-    def score(self) -> str:
+    def score(self) -> ScoreLike:
         """What makes a question good."""
-        return self._engine.settings.score
+        return self._engine.settings.score.given
+
+    @property
+    def contamination(self) -> float:
+        """The share of false answers that is expected and allowed for; 0 where everyone is taken to be honest."""
+        return self._engine.law.contamination
 
     @property
     def n_particles(self) -> int:
@@ -259,16 +270,13 @@ class Survey:
 
     @property
     def mean(self) -> dict[str, float]:
-        """The posterior mean of each parameter."""
-        return {name: mean for name, (mean, _) in self._moments(self._state).items()}
+        """The posterior mean of each parameter; those of levels by level, as `p[north]`."""
+        return {name: mean for name, (mean, _) in self._engine.told(self._state).items()}
 
     @property
     def sd(self) -> dict[str, float]:
         """The posterior standard deviation of each parameter."""
-        return {name: sd for name, (_, sd) in self._moments(self._state).items()}
-
-    def _moments(self, state: State) -> dict[str, tuple[float, float]]:
-        return state.moments(self._engine.target)
+        return {name: sd for name, (_, sd) in self._engine.told(self._state).items()}
 
     @property
     def verdict(self) -> Verdict:
@@ -382,11 +390,8 @@ def planned_query(engine: Engine, state: State, number: int, label: str) -> Quer
     is_wide = False
     for attempt in range(ATTEMPTS):
         question = engine.question(state, number, attempt)
-        guarantee = engine.settings.guarantee
         try:
-            if question.edges is not None:
-                return Query.cells(question.edges, guarantee=guarantee, id=label)
-            return Query.clip(question.low, question.high, guarantee=guarantee, id=label)
+            return engine.query(question, label)
         except NoisewiseError:  # a draw so far out, or so narrow, that no double holds its question
             is_wide = question.is_huge
     raise Unsupported(
