@@ -1,7 +1,7 @@
 """Write the hashes of the respondent's own script and style into its content-security policy.
 
-    python tools/pages.py           after its script or style was changed
-    python tools/pages.py --check   whether they are right
+python tools/pages.py           after its script or style was changed
+python tools/pages.py --check   whether they are right
 """
 
 from __future__ import annotations

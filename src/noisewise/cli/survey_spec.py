@@ -35,7 +35,7 @@ __all__ = ["SurveySpec", "template"]
 
 STORE_SUFFIX = ".survey"
 Read = TypeVar("Read")
-Form = TypeVar("Form", bound=BaseModel)
+Section = TypeVar("Section", bound=BaseModel)
 
 
 class SurveySection(BaseModel):
@@ -173,7 +173,7 @@ class SurveySpec:
             raise InvalidSpec(f"In [{place}] of {self.path}: {error}", where=place) from None
 
 
-def _section(path: Path, name: str, form: type[Form], given: Mapping[str, object]) -> Form:
+def _section(path: Path, name: str, form: type[Section], given: Mapping[str, object]) -> Section:
     entries = tuple(form.model_fields)
     unknown = sorted(set(given) - set(entries)) if given.__class__ is dict else []
     if unknown:

@@ -164,8 +164,8 @@ def fitted(engine: Engine, state: State) -> Plain | None:
     theta = {name: value[rows] for name, value in engine.target.parameters(state.particles.position).items()}
     try:
         with np.errstate(all="ignore"):
-            ends = np.asarray(population.quantile(np.array([0.005, 0.995]), theta))
-            low, high = float(np.nanmedian(ends[:, 0])), float(np.nanmedian(ends[:, 1]))
+            people = np.asarray(population.quantile((np.arange(100) + 0.5) / 100, theta))  # as many of each draw
+            low, high = (float(v) for v in np.nanquantile(people, [0.005, 0.995]))
             x = _grid(low, high, is_discrete=population.is_discrete)
             density = np.exp(np.asarray(population.log_density(x, theta))).mean(axis=0)
     except (NoisewiseError, NotImplementedError):

@@ -30,10 +30,11 @@ from noisewise.online.stopping import Stop
 
 try:
     import uvicorn
+    from starlette.applications import Starlette
 except ImportError:  # pragma: no cover
     raise NoisewiseError("A survey server needs more packages: pip install 'noisewise[survey]'.") from None
 
-__all__ = ["Listening", "bound_socket", "follow", "serve"]
+__all__ = ["Listening", "bound_socket", "follow", "serve", "server_config"]
 
 BACKLOG = 2048
 IDLE_SECONDS = 0.02
@@ -103,16 +104,7 @@ def serve(where: str, listening: Listening, *, ready: Callable[[int], None] = la
 
 def work(where: str, shared: socket.socket, settings: ServerSettings) -> None:
     """One web worker."""
-    config = uvicorn.Config(
-        application(open_store(where), settings),
-        access_log=False,
-        log_level="warning",
-        server_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=3,
-        h11_max_incomplete_event_size=16_384,
-    )
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(server_config(application(open_store(where), settings)))
     parent = os.getppid()
 
     async def watched() -> None:
@@ -123,6 +115,19 @@ def work(where: str, shared: socket.socket, settings: ServerSettings) -> None:
         await serving
 
     asyncio.run(watched())
+
+
+def server_config(app: Starlette) -> uvicorn.Config:
+    """No access log, nobody's word about addresses taken here, no name of the server, small headers."""
+    return uvicorn.Config(
+        app,
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=3,
+        h11_max_incomplete_event_size=16_384,
+    )
 
 
 def learn(where: str) -> None:

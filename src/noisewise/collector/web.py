@@ -32,6 +32,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
 
+from noisewise import collector
 from noisewise.collector.board import Board, Handed, Words, hand_out, is_admin
 from noisewise.collector.bulletin import operator_numbers
 from noisewise.collector.desk import Desk, Receipt
@@ -368,7 +369,7 @@ def is_own_origin(request: Request) -> bool:
 
 def page(name: str = "respond") -> bytes:
     """One of the static pages, as its file is."""
-    return resources.files("noisewise.collector").joinpath("pages", f"{name}.html").read_bytes()
+    return resources.files(collector).joinpath("pages", f"{name}.html").read_bytes()
 
 
 def page_digest() -> str:
