@@ -11,7 +11,7 @@ WORKERS ?= 2
 # Tests draw fresh entropy for every change of the code, and the same again until the next (tests/conftest.py).
 export NOISEWISE_TEST_SEED ?= $(shell git log -1 --format=%H -- src 2>/dev/null)
 
-.PHONY: demo test test-all test-grids test-spark test-postgres lint marks bench docs clean
+.PHONY: demo test test-all test-grids test-spark test-postgres browser test-browser lint marks bench docs clean
 
 $(READY): pyproject.toml requirements-dev.txt
 	$(PYTHON) -c 'import sys; sys.exit("Noisewise needs Python 3.11 or newer; run make PYTHON=python3.11") if sys.version_info < (3, 11) else None'
@@ -40,6 +40,15 @@ test-spark: $(READY)
 test-postgres: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements-dev.txt -e '.[dev,survey,postgres-server]'
 	$(BIN)/python -m pytest -m "not slow" tests/holder/test_postgres.py tests/collector tests/system/test_collector_processes.py
+
+# A real browser: Debian's Chromium and its driver where this user may install them, and selenium to drive it.
+browser: $(READY)
+	command -v chromedriver >/dev/null || { apt-get update -q && apt-get install -y -q chromium chromium-driver; } || \
+	  echo "Chromium could not be installed here: install chromium and chromium-driver; without them its tests are skipped."
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements-dev.txt -e '.[dev,survey,browser]'
+
+test-browser: browser
+	$(BIN)/python -m pytest -m "not slow" tests/browser
 
 lint: $(READY)
 	$(BIN)/ruff check src tests benchmarks tools

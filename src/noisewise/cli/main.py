@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from noisewise.cli.survey import survey_app
 from noisewise.cli.wording import as_typed
 from noisewise.errors import NoisewiseError
 
@@ -23,6 +24,7 @@ app = typer.Typer(
 )
 ledger_app = typer.Typer(no_args_is_help=True, help="Show, check or move on the account of a data set.")
 app.add_typer(ledger_app, name="ledger")
+app.add_typer(survey_app, name="survey")
 
 SpecFile = Annotated[Path, typer.Argument(help="The spec file (TOML).", metavar="SPEC.toml")]
 AcceptClamping = Annotated[

@@ -96,9 +96,9 @@ def _described(population: Any, section: Mapping[str, Any], n: int | None) -> De
         raise InvalidSpec("guarantee and n are needed.", where="survey")
     guarantee = guarantee_from_spec(section["guarantee"])
     people = integer(section["n"] if n is None else n, "n", minimum=1, maximum=MOST_PEOPLE)
-    ways = {"survey": _queries(section.get("queries", "auto"), guarantee)}
+    ways = {"survey": question_families(section.get("queries", "auto"), guarantee)}
     if "compare" in section:
-        ways["compared"] = _queries(section["compare"], guarantee)
+        ways["compared"] = question_families(section["compare"], guarantee)
     found = Described(
         population, guarantee, people, ways, section.get("score", "logdet"), section.get("n_particles", 1000), None
     )
@@ -124,12 +124,12 @@ def _truth(population: Any, given: Any) -> dict[str, float]:
     return {name: float(np.ravel(row)[0]) for name, row in rows.items()}
 
 
-def _queries(given: Any, guarantee: Guarantee) -> str | Query | list[Any]:
+def question_families(given: Any, guarantee: Guarantee) -> str | Query | list[Any]:
     """A family, a fixed question { clip = [low, high] } or { cells = [edges] }, or a list of these."""
     from noisewise.query import Query
 
     if isinstance(given, list):
-        return [_queries(one, guarantee) for one in given]
+        return [question_families(one, guarantee) for one in given]
     if isinstance(given, str):
         return given
     if isinstance(given, Mapping) and len(given) == 1:

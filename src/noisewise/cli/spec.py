@@ -8,7 +8,8 @@
 [[release]]         the same entries and a name, for several releases of the same records
 [[candidates]]      the same entries, each an alternative to choose from
 [population]        what the analyst believes: a population for each column, as text
-[survey]            people asked one by one: guarantee, n, and how (`noisewise simulate-online`)
+[survey]            people asked one by one: guarantee, n, and how (`noisewise simulate-online`, `noisewise survey`)
+[server]            where a survey is served (`noisewise survey`)
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _SECTION_EXAMPLES = {
     "population": ', as in income = "normal(mean=norm(50, 50), sd=halfnorm(scale=50))"',
 }
 RELEASE_ENTRIES = ("statistic", "guarantee", "mechanism", "weights", "part")
-SECTIONS = ("schema", "table", "data", "ledger", "release", "candidates", "population", "survey")
+SECTIONS = ("schema", "table", "data", "ledger", "release", "candidates", "population", "survey", "server")
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,7 @@ class Desk:
         """A query for the next person, once; waits for the learner where the pool is empty."""
         until = time.monotonic() + wait
         while True:
-            found = self._done(self._hand_out)
+            found = self._done(self.hand_out)
             if found is not None:
                 return self._read(*found)
             if time.monotonic() >= until:
@@ -123,10 +123,14 @@ class Desk:
 
     # ---- one writer ----
 
-    def _done(self, work: Callable[[Session], T]) -> T:
+    def submit(self, work: Callable[[Session], T]) -> Future[T]:
+        """Something of one's own in the next transaction: what comes of it is told after the commit."""
         act = Act(work)
         self._line.put(act)
-        return act.future.result()
+        return act.future
+
+    def _done(self, work: Callable[[Session], T]) -> T:
+        return self.submit(work).result()
 
     def _write(self) -> None:
         """Gather what waits, commit it together, then answer."""
@@ -181,7 +185,8 @@ class Desk:
 
     # ---- queries ----
 
-    def _hand_out(self, session: Session) -> tuple[str, str] | None:
+    def hand_out(self, session: Session) -> tuple[str, str] | None:
+        """The id and the text of the next query in the pool, inside a transaction; None where it is empty."""
         _check_open(session)  # a refusal must come before anything is written
         found = session.rows(
             "UPDATE queries SET state = 'asked', asked_at = ? WHERE number = (SELECT number FROM queries "
@@ -195,18 +200,31 @@ class Desk:
         session.append(ASKED, int(number), query)
         return id, query
 
+    def take(self, session: Session, id: str, value: int) -> Receipt:
+        """An answer, inside a transaction."""
+        answer = Answer(self._asked(session, id), value)
+        check_reach(answer, "This query")
+        return _take(session, id, answer.value, uuid.uuid4().hex)
+
     def _query(self, id: str | None) -> Query:
-        """The query of an id; refused in words that are true."""
+        """The query of an id."""
         known = self._known.get(str(id))
         if known is not None:
             return known
         with self.store.session() as session:
-            found = session.rows("SELECT query FROM queries WHERE id = ? AND state <> 'pooled'", str(id))
+            return self._asked(session, str(id))
+
+    def _asked(self, session: Session, id: str) -> Query:
+        """The query of an id; refused in words that are true."""
+        known = self._known.get(id)
+        if known is not None:
+            return known
+        found = session.rows("SELECT query FROM queries WHERE id = ? AND state <> 'pooled'", id)
         if not found:
             raise InvalidArgument(
-                f"The query {str(id)!r:.80} was not asked by this survey. Nothing was learnt.", argument="query"
+                f"The query {id!r:.80} was not asked by this survey. Nothing was learnt.", argument="query"
             )
-        return self._read(str(id), found[0][0])
+        return self._read(id, found[0][0])
 
     def _read(self, id: str, text: str) -> Query:
         if len(self._known) > 10 * MOST_TOGETHER:

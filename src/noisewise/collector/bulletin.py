@@ -1,0 +1,197 @@
+"""What may be seen of a survey while it runs: the posterior and its course, in steps.
+
+Everything here is computed from noisy answers, so it costs nobody any privacy. But a page that moved with every answer
+would show what the person who just answered has sent; so the public picture moves only after ten more answers, or
+after a minute. The operator's numbers (how many are asked, how far the learner is behind, answers by the minute) are
+shown to the operator alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from json import dumps, loads
+
+import numpy as np
+
+from noisewise.collector.board import Board, Words
+from noisewise.collector.learner import Learner
+from noisewise.collector.store import Store
+from noisewise.errors import NoisewiseError
+from noisewise.online import particles as smc
+from noisewise.online.engine import Engine, State
+from noisewise.online.fit import fit_check
+from noisewise.online.stopping import Stop, forecast
+from noisewise.query import Query
+from noisewise.types import Floats, Plain
+
+__all__ = ["Bulletin", "question_words"]
+
+ANSWERS, SECONDS = 10, 60.0  # a step of the public picture
+LONGEST_COURSE = 240
+PACE_SECONDS, PACE_MINUTES = 1.0, 30
+GRID, DRAWS = 160, 200
+LEVELS = (0.05, 0.5, 0.95)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """When the public picture was last drawn."""
+
+    answers: int
+    at: float
+    is_closed: bool
+
+
+class Bulletin:
+    """Writes what may be shown on a survey's board; used by the learner's process."""
+
+    def __init__(
+        self, board: Board, learner: Learner, words: Words, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.board, self.learner, self.words, self._clock = board, learner, words, clock
+        self._stop = None if words.close is None else Stop.read(words.close)
+        self._course: list[Plain] = _course_before(board)
+        self._shown: Shown | None = None
+        self._pace: list[tuple[float, int]] = []
+
+    def look(self, *, is_closed: bool) -> bool:
+        """Draw the public picture again if a step is due, and the operator's numbers each second; whether it was."""
+        now = self._clock()
+        self._keep_pace(now)
+        before, answers = self._shown, self.learner.state.answers
+        is_due = (
+            before is None
+            or is_closed != before.is_closed
+            or answers >= before.answers + ANSWERS
+            or (answers > before.answers and now >= before.at + SECONDS)
+        )
+        if is_due:
+            self._shown = Shown(answers, now, is_closed)
+            self._write(is_closed)
+        return is_due
+
+    def _write(self, is_closed: bool) -> None:
+        engine, state = self.learner.engine, self.learner.state
+        moments = state.moments(engine.target)
+        ranges = intervals(engine, state)
+        if not self._course or self._course[-1]["answers"] < state.answers:
+            self._course.append({"answers": state.answers, "intervals": ranges})
+        if len(self._course) > LONGEST_COURSE:
+            self._course = self._course[:1] + self._course[2::2]
+        fit = fit_check(engine, state)
+        picture: Plain = {
+            "survey": self.board.store.name,
+            "title": self.words.title,
+            "question": self.words.question,
+            "unit": self.words.unit,
+            "guarantee": str(engine.settings.guarantee),
+            "simulated": self.board.store.is_simulated,
+            "answers": state.answers,
+            "closed": is_closed,
+            "mean": {name: mean for name, (mean, _) in moments.items()},
+            "sd": {name: sd for name, (_, sd) in moments.items()},
+            "intervals": ranges,
+            "course": self._course,
+            "fitted": fitted(engine, state),
+            "asking": self._asking(),
+            "fit": {"words": str(fit), "counts": list(fit.counts), "expected": list(fit.expected)},
+            "close": self.words.close,
+            "forecast": self._forecast(engine, state),
+        }
+        self.board.write("shown", dumps(picture))
+
+    def _forecast(self, engine: Engine, state: State) -> int | None:
+        """How many more answers the closing rule takes; None where there is none, or nobody can tell."""
+        try:
+            return None if self._stop is None else forecast(engine, state, self._stop)
+        except (NoisewiseError, np.linalg.LinAlgError):
+            return None
+
+    def _asking(self) -> str | None:
+        """The question that the next person gets, in words."""
+        with self.board.store.session() as session:
+            found = session.rows("SELECT query FROM queries WHERE state = 'pooled' ORDER BY number LIMIT 1")
+        return None if not found else question_words(Query.from_dict(loads(found[0][0])), self.words.unit)
+
+    def _keep_pace(self, now: float) -> None:
+        if self._pace and now < self._pace[-1][0] + PACE_SECONDS:
+            return
+        answers = self.learner.state.answers
+        self._pace = [*((at, n) for at, n in self._pace if at > now - 60 * PACE_MINUTES), (now, answers)]
+        counts = []
+        for minute in range(PACE_MINUTES):
+            before = [n for at, n in self._pace if at <= now - 60 * minute]
+            earlier = [n for at, n in self._pace if at <= now - 60 * (minute + 1)]
+            if not before:
+                break
+            counts.append(before[-1] - (earlier[-1] if earlier else self._pace[0][1]))
+        self.board.write("pace", dumps({"position": self.learner.position, "answers": answers, "minutes": counts}))
+
+
+def operator_numbers(board: Board, store: Store) -> Plain:
+    """What only the operator sees: asked and waiting, lines that are not learnt yet, answers by the minute."""
+    standing, kept = store.standing(), board.read("pace")
+    pace: Plain = {"position": 0, "minutes": []} if kept is None else loads(kept)
+    return {
+        "received": standing.answers,
+        "outstanding": standing.outstanding,
+        "pooled": standing.pooled,
+        "lag": max(standing.position - int(pace["position"]), 0),
+        "minutes": pace["minutes"],
+    }
+
+
+def intervals(engine: Engine, state: State) -> dict[str, list[float]]:
+    """5 %, 50 % and 95 % of each unknown."""
+    weight = smc.weights(state.particles.log_weight)
+    found = {}
+    for name, values in engine.target.parameters(state.particles.position).items():
+        ranked = np.argsort(values)
+        share = np.cumsum(weight[ranked])
+        places = np.minimum(np.searchsorted(share, np.array(LEVELS) * share[-1]), len(ranked) - 1)
+        found[name] = [float(v) for v in np.asarray(values)[ranked[places]]]
+    return found
+
+
+def fitted(engine: Engine, state: State) -> Plain | None:
+    """The population as it is known: its density averaged over the posterior, on a grid; None where it has none."""
+    population = engine.law.population
+    weight = smc.weights(state.particles.log_weight)
+    share = np.cumsum(weight)
+    rows = np.minimum(np.searchsorted(share, (np.arange(DRAWS) + 0.5) / DRAWS * share[-1]), len(share) - 1)
+    theta = {name: value[rows] for name, value in engine.target.parameters(state.particles.position).items()}
+    try:
+        with np.errstate(all="ignore"):
+            people = np.asarray(population.quantile((np.arange(100) + 0.5) / 100, theta))  # as many of each draw
+            low, high = (float(v) for v in np.nanquantile(people, [0.005, 0.995]))
+            x = _grid(low, high, is_discrete=population.is_discrete)
+            density = np.exp(np.asarray(population.log_density(x, theta))).mean(axis=0)
+    except (NoisewiseError, NotImplementedError):
+        return None
+    if not np.all(np.isfinite(density)):
+        return None
+    return {"x": x.tolist(), "density": density.tolist(), "discrete": bool(population.is_discrete)}
+
+
+def _grid(low: float, high: float, *, is_discrete: bool) -> Floats:
+    if is_discrete:
+        return np.unique(np.round(np.linspace(np.floor(low), np.ceil(high), GRID)))
+    return np.linspace(low - 0.05 * (high - low), high + 0.05 * (high - low), GRID)
+
+
+def question_words(query: Query, unit: str) -> str:
+    """What a query asks, in words."""
+    of = f" {unit}" if unit else ""
+    if query.edges is None:
+        return f"a number between {query.low:.6g} and {query.high:.6g}{of}, with noise added"
+    if len(query.edges) == 1:
+        return f"below {query.edges[0]:.6g}{of}, or not"
+    return f"which of {len(query.edges) + 1} ranges, split at {', '.join(f'{e:.6g}' for e in query.edges)}{of}"
+
+
+def _course_before(board: Board) -> list[Plain]:
+    """The course that an earlier learner drew."""
+    kept = board.read("shown")
+    return [] if kept is None else list(loads(kept)["course"])

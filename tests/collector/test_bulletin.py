@@ -1,0 +1,106 @@
+"""The public picture moves in steps, so that it does not show what the last person sent."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from collecting import generator, new_store, sqlite_path, visit
+from scipy import stats
+
+from noisewise import PureDP
+from noisewise.collector.board import Board, Words
+from noisewise.collector.bulletin import Bulletin, question_words
+from noisewise.collector.desk import Desk
+from noisewise.collector.learner import Learner
+from noisewise.query import Query
+
+WORDS = Words(title="Income", question="What do you earn?", unit="EUR", close="90 % interval of the mean below 3")
+FIXED = Query.cells([30, 50, 70], guarantee=PureDP(2))
+
+
+@pytest.fixture
+def place(tmp_path):
+    board = Board.open(new_store(sqlite_path(tmp_path), queries=FIXED))
+    learner = Learner(board.store)
+    now = [0.0]
+    bulletin = Bulletin(board, learner, WORDS, clock=lambda: now[0])
+    with Desk(board.store) as desk:
+        learner.step()
+
+        def answer(count):
+            for _ in range(count):
+                visit(desk, generator())
+                while learner.step():
+                    pass
+
+        yield board, bulletin, now, answer
+
+
+def shown(board):
+    return json.loads(board.read("shown"))
+
+
+def test_ten_answers_or_a_minute(place):
+    board, bulletin, now, answer = place
+    assert bulletin.look(is_closed=False)
+    assert shown(board)["answers"] == 0
+    answer(9)
+    now[0] += 30
+    assert not bulletin.look(is_closed=False)
+    assert shown(board)["answers"] == 0
+    answer(1)
+    assert bulletin.look(is_closed=False)
+    assert shown(board)["answers"] == 10
+    answer(1)
+    now[0] += 59
+    assert not bulletin.look(is_closed=False)
+    now[0] += 2
+    assert bulletin.look(is_closed=False)
+    assert shown(board)["answers"] == 11
+    now[0] += 600
+    assert not bulletin.look(is_closed=False)  # nobody answered: nothing moves
+    assert bulletin.look(is_closed=True)
+    assert shown(board)["closed"]
+
+
+def test_what_is_shown_is_what_is_known(place):
+    board, bulletin, _, answer = place
+    answer(40)
+    bulletin.look(is_closed=False)
+    picture, posterior = shown(board), bulletin.learner.posterior()
+    for name in ("mean", "sd"):
+        assert picture["mean"][name] == pytest.approx(posterior.mean[name])
+        low, middle, high = picture["intervals"][name]
+        draws = np.sort(np.ravel(posterior.draws[name]))
+        assert low <= middle <= high
+        assert np.mean(draws < low) <= 0.1  # 50 particles, so in steps of 2 %
+        assert np.mean(draws > high) <= 0.1
+    x, density = np.array(picture["fitted"]["x"]), np.array(picture["fitted"]["density"])
+    mean, sd = (np.ravel(posterior.draws[name])[:, None] for name in ("mean", "sd"))
+    assert np.mean(np.diff(stats.norm.cdf(x[[0, -1]], mean, sd))) > 0.93
+    of_draws = stats.norm.pdf(x, mean, sd).mean(axis=0)
+    assert np.sum(np.abs(density - of_draws)) < 0.35 * np.sum(of_draws)  # 200 draws by weight, 50 drawn by weight
+    assert picture["asking"] == "which of 4 ranges, split at 30, 50, 70 EUR"
+    assert picture["forecast"] is None or picture["forecast"] > 0
+    assert picture["simulated"]
+
+
+def test_a_new_learner_goes_on_with_the_course(place):
+    board, bulletin, now, answer = place
+    bulletin.look(is_closed=False)
+    answer(10)
+    bulletin.look(is_closed=False)
+    again = Bulletin(board, Learner(board.store), WORDS, clock=lambda: now[0])
+    answer(10)
+    again.learner.step()
+    while again.learner.step():
+        pass
+    again.look(is_closed=False)
+    assert [point["answers"] for point in shown(board)["course"]] == [0, 10, 20]
+
+
+def test_questions_in_words():
+    assert question_words(Query.cells([37.5], guarantee=PureDP(1)), "min") == "below 37.5 min, or not"
+    assert "between 0 and 120" in question_words(Query.clip(0, 120, guarantee=PureDP(1)), "")
