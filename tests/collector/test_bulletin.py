@@ -14,6 +14,7 @@ from noisewise.collector.board import Board, Words
 from noisewise.collector.bulletin import Bulletin, question_words
 from noisewise.collector.desk import Desk
 from noisewise.collector.learner import Learner
+from noisewise.online import particles as smc
 from noisewise.query import Query
 
 WORDS = Words(title="Income", question="What do you earn?", unit="EUR", close="90 % interval of the mean below 3")
@@ -69,19 +70,20 @@ def test_what_is_shown_is_what_is_known(place):
     board, bulletin, _, answer = place
     answer(40)
     bulletin.look(is_closed=False)
-    picture, posterior = shown(board), bulletin.learner.posterior()
+    picture, learner = shown(board), bulletin.learner
+    weight = smc.weights(learner.state.particles.log_weight)
+    theta = learner.engine.target.parameters(learner.state.particles.position)
     for name in ("mean", "sd"):
-        assert picture["mean"][name] == pytest.approx(posterior.mean[name])
+        assert picture["mean"][name] == pytest.approx(weight @ theta[name])
         low, middle, high = picture["intervals"][name]
-        draws = np.sort(np.ravel(posterior.draws[name]))
-        assert low <= middle <= high
-        assert np.mean(draws < low) <= 0.1  # 50 particles, so in steps of 2 %
-        assert np.mean(draws > high) <= 0.1
+        for end, level in ((low, 0.05), (middle, 0.5), (high, 0.95)):
+            assert weight[theta[name] < end].sum() <= level + 1e-9 <= weight[theta[name] <= end].sum() + 2e-9
     x, density = np.array(picture["fitted"]["x"]), np.array(picture["fitted"]["density"])
-    mean, sd = (np.ravel(posterior.draws[name])[:, None] for name in ("mean", "sd"))
-    assert np.mean(np.diff(stats.norm.cdf(x[[0, -1]], mean, sd))) > 0.93
-    of_draws = stats.norm.pdf(x, mean, sd).mean(axis=0)
-    assert np.sum(np.abs(density - of_draws)) < 0.35 * np.sum(of_draws)  # 200 draws by weight, 50 drawn by weight
+    mean, sd = theta["mean"][:, None], theta["sd"][:, None]
+    assert weight @ np.diff(stats.norm.cdf(x[[0, -1]], mean, sd))[:, 0] > 0.9
+    # 200 draws by weight give each of 50 particles its weight up to 1/200.
+    most = stats.norm.pdf(x, mean, sd).sum(axis=0) / 200
+    assert np.all(np.abs(density - weight @ stats.norm.pdf(x, mean, sd)) <= most + 1e-12)
     assert picture["asking"] == "which of 4 ranges, split at 30, 50, 70 EUR"
     assert picture["forecast"] is None or picture["forecast"] > 0
     assert picture["simulated"]

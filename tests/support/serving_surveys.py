@@ -164,3 +164,36 @@ def requests_of(driver):
                 (request["method"], request["url"], request.get("postData", ""), json.dumps(request["headers"]))
             )
     return found
+
+
+def altered_page(*changes):
+    """The respondent's page as another might have written it: each (old, new) in its script, its policy renewed."""
+    import sys
+
+    from noisewise.collector.web import page
+
+    sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
+    from pages import sealed
+
+    body = page().decode()
+    for old, new in changes:
+        assert body.count(old) >= 1, old
+        body = body.replace(old, new)
+    return sealed(body.encode())
+
+
+COUNTER = """
+globalThis.chance = 0;
+const draw = crypto.getRandomValues.bind(crypto);
+crypto.getRandomValues = (words) => { globalThis.chance += 1; return draw(words); };
+"""
+
+
+@contextmanager
+def before_scripts(driver, script):
+    """A script that runs in every page before its own."""
+    added = driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": script})
+    try:
+        yield
+    finally:
+        driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)

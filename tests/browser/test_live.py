@@ -1,0 +1,76 @@
+"""The live page in a real browser: what is learnt, drawn by its own script; the operator's part for the operator."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from serving_surveys import WORDS, requests_of, served, sized, text_of, until
+
+import noisewise as nw
+from noisewise.online.simulate import simulated_answer
+
+pytest.importorskip("noisewise.collector.web", reason="starlette is not installed (extra 'survey')")
+httpx = pytest.importorskip("httpx", reason="httpx is not installed (extra 'dev')")
+
+
+def answer(server, rng, count):
+    for _ in range(count):
+        query = nw.Query.from_dict(httpx.post(f"{server.url}/api/query", json={}).json()["query"])
+        value = simulated_answer(rng, query, float(rng.normal(46, 18))).value
+        httpx.post(f"{server.url}/api/answer", json={"id": query.id, "value": value}).raise_for_status()
+
+
+def test_the_live_page_follows_what_is_learnt(driver, tmp_path, rng):
+    with served(tmp_path) as server:
+        answer(server, rng, 12)
+        driver.get(f"{server.url}/live")
+        until(lambda: text_of(driver, "#facts dd") in ("10", "12"))
+        assert text_of(driver, "h1") == WORDS.title
+        assert len(driver.find_elements("css selector", "#courses section svg path")) == 4  # mean and sd: band and line
+        assert driver.find_elements("css selector", "#fitted svg path")
+        assert "next person is asked: a number between 0 and 120 minutes" in text_of(driver, "#asking")
+        assert not driver.find_element("id", "operator").is_displayed()
+        answer(server, rng, 30)
+        until(lambda: int(text_of(driver, "#facts dd")) >= 40)
+        for width in (320, 1200):
+            sized(driver, width, 800)
+            assert driver.execute_script("return document.documentElement.scrollWidth") <= width
+        sized(driver, 390, 844)
+        made = requests_of(driver)
+        assert made
+        assert all(url.startswith(server.url) for _, url, _, _ in made if url.startswith("http"))
+        assert [line for line in driver.get_log("browser") if line["level"] == "SEVERE"] == []
+
+
+def test_the_operators_page_shows_more_and_closes(driver, tmp_path, rng):
+    with served(tmp_path) as server:
+        answer(server, rng, 3)
+        driver.get("about:blank")
+        driver.get(f"{server.url}/live#admin={server.token}")
+        until(lambda: driver.find_element("id", "operator").is_displayed())
+        assert "outstanding" in text_of(driver, "#numbers")
+        assert text_of(driver, "#numbers dd") == "3"
+        for _, url, body, _ in requests_of(driver):
+            assert server.token not in url.partition("#")[0] + body
+        driver.execute_script("globalThis.confirm = () => true; document.getElementById('close').click()")
+        until(lambda: server.store.standing().is_closed)
+        until(lambda: "closed" in text_of(driver, "#tags"))
+        assert until(lambda: driver.find_elements("css selector", "#export a"))
+        assert json.loads(httpx.get(f"{server.url}/api/export").content)["answers"] == 3
+
+
+def test_a_question_with_markup_in_it_is_shown_as_text(driver, tmp_path):
+    """What the operator writes is never taken for HTML, on either page."""
+    from dataclasses import replace
+
+    words = replace(WORDS, title="<img src=x onerror=alert(1)>", question="<script>alert(2)</script>")
+    with served(tmp_path, words=words) as server:
+        driver.get("about:blank")
+        driver.get(server.link())
+        until(lambda: driver.find_elements("id", "send"))
+        assert text_of(driver, "h1") == words.title
+        assert not driver.find_elements("css selector", "img")
+        driver.get(f"{server.url}/live")
+        until(lambda: text_of(driver, "h1") == words.title)
+        assert not driver.find_elements("css selector", "img")
