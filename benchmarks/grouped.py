@@ -71,7 +71,7 @@ def part_nuts(groups: int = 50) -> None:
         release = released(groups, noise)
         inferred(release)
         posterior, seconds = timed(lambda r=release: inferred(r))
-        told = {name: float(np.min(value)) for name, value in posterior.ess.items() if name != "share"}
+        told = {name: float(np.min(value)) for name, value in posterior.ess.items() if name not in ("share", "size")}
         worst = min(told, key=told.__getitem__)
         ours = told[worst] / seconds
         print(f"{noise + ', infer':22s}{told[worst]:10.0f}{seconds:9.2f}{ours:12.0f}{worst:>14s}")

@@ -43,6 +43,7 @@ pre { background: var(--card); padding: .8rem 1rem; font-size: .85rem; line-heig
 table { border-collapse: collapse; margin: .9rem 0; font-size: .95rem; font-variant-numeric: tabular-nums; }
 caption { text-align: left; color: var(--soft); padding-bottom: .3rem; }
 th, td { text-align: left; vertical-align: top; padding: .3rem 1.1rem .3rem 0; }
+td:first-child { overflow-wrap: anywhere; min-width: 7rem; }
 th { border-bottom: 1px solid var(--line); font-weight: 600; } td { border-bottom: 1px solid var(--card); }
 th.number, td.number { text-align: right; white-space: nowrap; }
 dl { display: grid; grid-template-columns: minmax(7rem, max-content) 1fr; gap: .3rem 1.2rem; max-width: 50rem; }
@@ -57,6 +58,7 @@ dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
   table.wide td, table.wide td.number { border: 0; padding: .05rem 0; text-align: left; }
   table.wide td::before { content: attr(data-label); color: var(--soft); margin-right: .5rem; }
   table.wide td:first-child { font-weight: 600; } table.wide td:first-child::before { content: none; }
+  table.wide td:empty { display: none; }
 }
 @media screen and (prefers-color-scheme: dark) {
   :root { --ink: #e4e9ee; --soft: #a3b0bc; --paper: #14191e; --card: #20272e; --line: #3a4550; --accent: #62b6ea; }

@@ -12,13 +12,14 @@ from scipy.special import logsumexp
 import noisewise as nw
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.grouped.model import Grouped
+from noisewise.report.published import group_means
 
 X = nw.column("x")
 FAST = {"draws": 1000, "chains": 4, "seed": 11, "progress": False}
 FAR = 4.9  # standard deviations: a false alarm in a million
 
 
-def schema_of(levels: list[str], n: int, high: float = 100.0) -> nw.Schema:
+def schema_of(levels: list[str] | list[int], n: int, high: float = 100.0) -> nw.Schema:
     return nw.Schema({"x": nw.Bounded(0, high), "g": nw.Levels(levels)}, n=n, neighbours="change-one")
 
 
@@ -406,6 +407,33 @@ def test_two_columns_make_groups_by_pairs() -> None:
     release = nw.simulate(plan, population, at=at, seed=5)
     posterior = nw.infer(release, nw.Grouped(["g", "h"], x=LAW), **FAST)
     assert np.all(np.abs(flat(posterior, "mean").mean(0) - at["mean"]) < 5 * flat(posterior, "mean").std(0))
+
+
+def test_groups_of_two_columns_that_would_be_called_the_same_are_told_apart() -> None:
+    """'a, b' with 'c' and 'a' with 'b, c': one of them was lost, and another called the highest in its place."""
+    columns = {"x": nw.Bounded(0, 100), "g": nw.Levels(["a, b", "a"]), "h": nw.Levels(["c", "b, c"])}
+    schema = nw.Schema(columns, n=400, neighbours="change-one")
+    population = nw.Grouped(["g", "h"], x=LAW)
+    names = ("'a, b', 'c'", "'a, b', 'b, c'", "'a', 'c'", "'a', 'b, c'")
+    assert population.of_schema(schema).groups == names
+    plan = nw.plan(nw.Mean(X, by=["g", "h"]), schema, guarantee=nw.GaussianDP(50))
+    release = release_of(plan, [number for mean in (20, 40, 60, 80) for number in (100, 100 * mean)])
+    posterior = nw.infer(release, population, **FAST)
+    assert len(posterior.answers().of("mean")) == 4
+    assert posterior.sentence.startswith(f"The mean x is highest in {names[3]} (")
+    assert set(group_means(release)["x"]) == set(names)
+
+
+def test_levels_that_are_numbers_are_named_by_numbers() -> None:
+    schema = schema_of([2019, 2020], 200)
+    plan = nw.plan(nw.Mean(X, by="g"), schema, guarantee=nw.GaussianDP(50))
+    posterior = nw.infer(release_of(plan, [100, 4000, 100, 6000]), nw.Grouped("g", x=LAW), **FAST)
+    assert posterior.contrast("mean", 2020, 2019).estimate == posterior.contrast("mean", "2020", "2019").estimate
+    assert posterior.answers()["mean", 2019] is not None
+    assert posterior.answers().of("mean", group=2020).rows[0].estimate == posterior.answers()["mean", 2020].estimate
+    assert np.all(posterior.rank("mean")[2020] == posterior.rank("mean")["2020"])
+    with pytest.raises(InvalidArgument, match="no group or column '2021'"):
+        posterior.contrast("mean", 2020, 2021)
 
 
 def test_a_population_is_written_and_read_back() -> None:

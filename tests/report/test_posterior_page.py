@@ -13,7 +13,8 @@ import noisewise as nw
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.html import Picture, Section, Table, page, pieces
 from noisewise.inference.posterior import Posterior
-from noisewise.report.posterior_page import chance_words, posterior_page
+from noisewise.report.posterior_page import answer_tables, chance_words, posterior_page
+from noisewise.report.words import plain_number
 
 NASTY = "<img src=x onerror=alert(1)> & $x_1$"
 VOID = {"meta", "img", "source", "br"}
@@ -193,3 +194,24 @@ def test_a_chance_that_no_draw_contradicts_is_no_certainty() -> None:
     assert [chance_words(share) for share in (0.0, 0.001, 0.25, 0.9, 0.999, 1.0)] == [
         "below 1 %", "below 1 %", "25 %", "90 %", "over 99 %", "over 99 %",
     ]  # fmt: skip
+
+
+def test_numbers_of_a_report_are_written_without_powers_of_ten() -> None:
+    assert [plain_number(number, 3) for number in (0.0123456, 7.071, 999.4, 1414.2, -1414.2, 2e16)] == [
+        "0.0123", "7.07", "999", "1414", "-1414", "2e+16"
+    ]  # fmt: skip
+    assert plain_number(1234567.8, 6) == "1234568"
+
+
+def test_a_number_that_the_law_states_has_no_interval_in_the_table_of_groups() -> None:
+    columns = {"x": NUMBERS, "g": nw.Levels(["a", "b"])}
+    schema = nw.Schema(columns, n=400, neighbours="change-one")
+    law = nw.Normal(mean=stats.norm(20, 10), sd=4)
+    plan = nw.plan(nw.Mean(X, by="g"), schema, guarantee=nw.PureDP(1))
+    known = nw.Grouped("g", x=law, names=["a", "b"])
+    release = nw.simulate(plan, known, at={"mean": [15, 25], "share": [0.5, 0.5]}, seed=1)
+    table, _ = answer_tables(nw.infer(release, nw.Grouped("g", x=law), seed=1, progress=False).answers())
+    assert table.header == ["group", "mean", "sd", "median"]
+    for _, mean, sd, _ in table.rows:
+        assert sd == "4"
+        assert re.fullmatch(r"[\d.]+ \([\d.]+ to [\d.]+\)", mean)

@@ -25,7 +25,7 @@ from noisewise.models.base import ModelBase
 from noisewise.populations.parameters import POSITIVE, UNIT, Array, Supports, Theta, is_prior, missing_members, offers
 from noisewise.populations.population import AnyPopulation
 from noisewise.printable import shown
-from noisewise.statistics.groups import read_by
+from noisewise.statistics.groups import read_by, short_group_names
 
 if TYPE_CHECKING:
     from noisewise.grouped.confidential import GroupLaws
@@ -190,10 +190,7 @@ class Grouped(ModelBase):
 
     def of_schema(self, schema: Schema) -> Grouped:
         """The same with the groups that a schema declares: for `simulate` and `calibrate`, before any release."""
-        import itertools
-
-        cells = itertools.product(*(schema.levels(name).levels for name in self.by))
-        return self.of_groups([", ".join(map(str, cell)) for cell in cells])
+        return self.of_groups(short_group_names(self.by, schema))
 
     @property
     def alpha(self) -> Array:

@@ -28,7 +28,7 @@ from noisewise.populations.cleaned import attach
 from noisewise.populations.population import AnyPopulation
 from noisewise.release import NoisyValue
 from noisewise.statistics.feature import Feature
-from noisewise.statistics.groups import ONE
+from noisewise.statistics.groups import ONE, short_group_names
 from noisewise.types import Floats
 
 __all__ = ["Holders", "RecordSet", "group_names", "holder_terms", "record_set"]
@@ -68,9 +68,7 @@ def group_names(release: NoisyValue, by: tuple[str, ...]) -> tuple[str, ...]:
         raise Unsupported(
             f"{release.statistic} is by {' and '.join(own)}, but the population is grouped by {' and '.join(by)}."
         )
-    return tuple(
-        ", ".join(map(str, cell)) for cell in itertools.product(*(release.schema.levels(name).levels for name in by))
-    )
+    return short_group_names(by, release.schema)
 
 
 def record_set(

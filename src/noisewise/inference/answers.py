@@ -96,12 +96,12 @@ class Answers:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, key: str | tuple[str, ...]) -> Quantity:
+    def __getitem__(self, key: str | tuple[str | int, ...]) -> Quantity:
         """One row: answers["mean"], or with a column or a group where there are several, answers["mean", "north"]."""
         quantity, *places = _listed(key)
         self._known(quantity, {row.quantity for row in self.rows}, "quantity")
         found = [row for row in self.rows if row.quantity == quantity]
-        for place in places:
+        for place in map(str, places):  # levels may be numbers: 2019
             self._known(place, {name for row in found for name in (row.column, row.group) if name}, "column or group")
             found = [row for row in found if place in (row.column, row.group)]
         if len(found) > 1:
@@ -113,9 +113,9 @@ class Answers:
             )
         return found[0]
 
-    def of(self, quantity: str | None = None, *, column: str | None = None, group: str | None = None) -> Answers:
+    def of(self, quantity: str | None = None, *, column: str | None = None, group: str | int | None = None) -> Answers:
         """The rows of one quantity, column or group."""
-        rows = self.rows
+        rows, group = self.rows, None if group is None else str(group)
         for k, (what, asked) in enumerate((("quantity", quantity), ("column", column), ("group", group))):
             if asked is not None:
                 places = [(row.quantity, row.column, row.group)[k] for row in rows]

@@ -30,6 +30,7 @@ __all__ = ["Contrast", "Ranking", "contrast", "ranking"]
 
 KINDS = ("difference", "ratio")
 MOST_RANKS = 12  # shown
+FEW_DRAWS = 3  # that say otherwise: as few as leave a chance untold (the rule of three)
 NamedOrFunction = str | Callable[[AnswerSource], Floats]
 
 
@@ -82,8 +83,17 @@ class Contrast:
     def __str__(self) -> str:
         sign = "less" if self.kind == "difference" else "divided by"
         of = f" {self.told.column}" if self.told.column else ""
-        larger = "" if self.probability is None else f"; {self.first} is larger with probability {self.probability:.3g}"
+        larger = f"; {self.first} is larger with probability {chance}" if (chance := self._chance()) else ""
         return f"{self.quantity}{of}, {self.first} {sign} {self.second}: {self.told.words()}{larger}."
+
+    def _chance(self) -> str:
+        """The probability in words: that hardly a draw says otherwise is no certainty."""
+        if self.probability is None:
+            return ""
+        few = FEW_DRAWS / max(self.draws.size, 1)
+        if self.probability > 1 - few:
+            return "over 0.99"
+        return "below 0.01" if self.probability < few else f"{self.probability:.3g}"
 
     def __repr__(self) -> str:
         return f"<{self}>"
@@ -92,8 +102,7 @@ class Contrast:
         header = (self.kind, "estimate", "low", "high", "sd", "unit", f"P({self.first} larger)")
         numbers = [self.estimate, self.low, self.high, self.sd]
         cells = ["" if number is None else f"{number:.4g}" for number in numbers]
-        chance = "" if self.probability is None else f"{self.probability:.3g}"
-        row = (f"{self.quantity}: {self.first} against {self.second}", *cells, self.unit, chance)
+        row = (f"{self.quantity}: {self.first} against {self.second}", *cells, self.unit, self._chance())
         return TextTable(header, (row,), right=(1, 2, 3, 4, 6)).html(self.kind.capitalize())
 
 
@@ -116,8 +125,9 @@ class Ranking:
         """The probability of rank 1, of each group."""
         return np.asarray(self.probabilities[:, 0])
 
-    def __getitem__(self, group: str) -> Floats:
+    def __getitem__(self, group: str | int) -> Floats:
         """The probabilities of the ranks of one group."""
+        group = str(group)
         if group not in self.groups:
             raise InvalidArgument(
                 f"There is no group {shown(group)}{did_you_mean(group, self.groups)}; there are "
@@ -168,14 +178,15 @@ class Ranking:
 def contrast(
     posterior: Posterior,
     quantity: NamedOrFunction,
-    first: str,
-    second: str,
+    first: str | int,
+    second: str | int,
     *,
     kind: str = "difference",
     column: str | None = None,
     level: float = 0.9,
 ) -> Contrast:
     """One group's number against another's; where there are no groups, one column's against another's."""
+    first, second = str(first), str(second)  # levels may be numbers: 2019
     if kind not in KINDS:
         raise InvalidArgument(f"kind = {shown(kind)}: it is 'difference' or 'ratio'.", argument="kind")
     share, sources = checked_level(level), named_sources(posterior, quantity, column)

@@ -223,8 +223,8 @@ class Posterior:
     def contrast(
         self,
         quantity: NamedOrFunction,
-        first: str,
-        second: str,
+        first: str | int,
+        second: str | int,
         *,
         kind: str = "difference",
         column: str | None = None,

@@ -116,7 +116,7 @@ def _by_group(posterior: Posterior, sources: Sequence[AnswerSource], level: floa
     if not ends:
         text = (
             f"{_hedge(posterior)}{top[1].subject} is told by group, and which is highest or lowest is not sure: "
-            f"estimates go from {_words(bottom[2], bottom[1])} in {bottom[0]} to {_words(top[2], top[1])} in {top[0]}"
+            f"estimates go from {bottom[0]} ({_words(bottom[2], bottom[1])}) to {top[0]} ({_words(top[2], top[1])})"
         )
     text = text[0].upper() + text[1:] + ending
     if len(known) > MOST_GROUPS:

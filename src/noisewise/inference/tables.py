@@ -19,6 +19,7 @@ LATEX = {mark: f"\\{mark}" for mark in "&%$#_{}"} | {
     "^": r"\textasciicircum{}",
     "<": r"\textless{}",
     ">": r"\textgreater{}",
+    "|": r"\textbar{}",
 }
 
 
@@ -63,7 +64,7 @@ class TextTable:
 
 def _markdown(cell: str) -> str:
     plain = escape(printable(cell))  # Markdown shows HTML as it is
-    return "".join("\\" + mark if mark in "\\|`*_[]" else mark for mark in plain)
+    return "".join("\\" + mark if mark in "\\|`*_[]$~" else mark for mark in plain)
 
 
 def _latex(cell: str) -> str:

@@ -194,7 +194,8 @@ def _group_table(level: float, rows: Sequence[Quantity]) -> Table:
 
 def _with_interval(one: Quantity) -> str:
     _, _, _, value, ends, _ = _answer_row(one)
-    return f"{value} ({ends})" if ends else value
+    is_known = one.low is not None and one.low == one.high  # a number of the law, not an unknown
+    return f"{value} ({ends})" if ends and not is_known else value
 
 
 def _answer_row(one: Quantity) -> list[str]:

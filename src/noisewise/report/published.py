@@ -8,7 +8,6 @@ has no such mean.
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -20,6 +19,7 @@ import numpy as np
 from noisewise.release import NoisyValue
 from noisewise.report.densities import Bars, Mark
 from noisewise.report.words import FEWEST_SDS, noise_sds
+from noisewise.statistics.groups import short_group_names
 from noisewise.types import Floats
 
 __all__ = ["Published", "group_means", "group_names", "published_bars", "published_marks"]
@@ -88,8 +88,7 @@ def group_means(release: NoisyValue, level: float = 0.9) -> Mapping[str, Mapping
 def group_names(release: NoisyValue) -> list[str]:
     """The groups by their levels alone: north, or north, f; none where a release has no groups."""
     by = release.statistic.by_group()[0]
-    cells = itertools.product(*(release.schema.levels(name).levels for name in by))
-    return [", ".join(map(str, cell)) for cell in cells] if by else []
+    return list(short_group_names(by, release.schema)) if by else []
 
 
 def reach_of(level: float) -> float:

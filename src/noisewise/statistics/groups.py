@@ -98,6 +98,18 @@ def group_names(by: tuple[str, ...], schema: Schema) -> tuple[str, ...]:
     return tuple(", ".join(cell) for cell in itertools.product(*levels))
 
 
+def short_group_names(by: tuple[str, ...], schema: Schema) -> tuple[str, ...]:
+    """The groups by their levels alone, in the order of the release: `north, f`.
+
+    Where two groups would then be called the same ('a, b' with 'c', and 'a' with 'b, c'), every level is quoted.
+    """
+    cells = list(itertools.product(*(schema.levels(name).levels for name in by)))
+    names = tuple(", ".join(map(str, cell)) for cell in cells)
+    if len(set(names)) == len(names):
+        return names
+    return tuple(", ".join(repr(str(level)) for level in cell) for cell in cells)
+
+
 def group_row(features: Sequence[Feature], by: tuple[str, ...], schema: Schema) -> tuple[Feature, ...]:
     """Each feature times the indicator of each group, group by group; the feature 1 is the group itself."""
     row, needs = list[Feature](), left_out_of(by, schema)
