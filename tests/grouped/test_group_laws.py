@@ -14,7 +14,7 @@ from scipy.special import gammaln, logsumexp
 import noisewise as nw
 from noisewise.errors import Unsupported
 from noisewise.grouped import few_normals
-from noisewise.grouped.group_sizes import CountSeen, Rest, SizeWindow, draw_sizes
+from noisewise.grouped.group_sizes import CountSeen, Rest, SizeWindow, Totals, draw_sizes, log_weight
 from noisewise.grouped.lines import Line
 from noisewise.grouped.log_spline import LogSpline, grid_places, is_near
 from noisewise.grouped.record_moments import RecordMoments, shared_moments
@@ -22,6 +22,7 @@ from noisewise.grouped.sum_law import Seen, SumLaw
 from noisewise.grouped.tents import normal_masses, tent_draw
 from noisewise.grouped.zoom import climbed, narrowed
 from noisewise.inference.transform import Transform
+from noisewise.likelihood.size_prior import SizePrior
 
 ALARM = 1e-6
 MEAN = np.array([[5.0, 29.0]])
@@ -195,7 +196,7 @@ def test_sizes_are_drawn_as_enumeration_says() -> None:
         sizes = tuple(int(window[0][k]) for window, k in zip(windows, places, strict=True))
         if sum(sizes) == 7:
             weights[sizes] = np.exp(sum(window[1][k] for window, k in zip(windows, places, strict=True)))
-    drawn = draw_sizes(np.random.default_rng(2), windows, 7, 40_000)
+    drawn = draw_sizes(np.random.default_rng(2), windows, Totals.known(7), 40_000)
     assert drawn is not None
     assert (drawn.sum(axis=1) == 7).all()
     total, expected, seen = sum(weights.values()), [], []
@@ -213,8 +214,51 @@ def test_sizes_are_drawn_as_enumeration_says() -> None:
     assert stats.chisquare(observed, wanted).pvalue > ALARM
 
 
+def test_sizes_and_their_unknown_total_are_drawn_as_enumeration_says(rng: np.random.Generator) -> None:
+    """All (n1, n2, n3) of up to 17 people, weighted by a prior of their sum and by shares, against 40000 draws."""
+    alpha, prior = np.array([0.5, 1.5, 2.0]), SizePrior.of(stats.poisson(8), 14)
+    ends = ((0, 8), (1, 6), (0, 7))
+    own = [rng.normal(0, 1, high - low) for low, high in ends]
+    windows = [
+        (np.arange(low, high), log_weight(np.arange(low, high), a) + noise)
+        for (low, high), a, noise in zip(ends, alpha, own, strict=True)
+    ]
+    drawn = draw_sizes(rng, windows, Totals(1, 14, prior, 4.0), 40_000)
+    assert drawn is not None
+    weights = {}
+    for places in itertools.product(*(range(len(sizes)) for sizes, _ in windows)):
+        sizes = tuple(int(window[0][k]) for window, k in zip(windows, places, strict=True))
+        if 1 <= sum(sizes) <= 14:
+            multinomial = math.factorial(sum(sizes)) / math.prod(map(math.factorial, sizes))
+            shares = math.prod(math.gamma(k + a) for k, a in zip(sizes, alpha, strict=True)) / math.gamma(
+                sum(sizes) + 4
+            )
+            noise = math.exp(sum(one[k] for one, k in zip(own, places, strict=True)))
+            weights[sizes] = stats.poisson.pmf(sum(sizes), 8) * multinomial * shares * noise
+    total = sum(weights.values())
+    # Of any event the share among 40 000 draws is within .0125 of its chance, but once in a million.
+    for which in range(3):
+        for k in range(8):
+            chance = sum(weight for sizes, weight in weights.items() if sizes[which] <= k) / total
+            assert abs(float(np.mean(drawn[:, which] <= k)) - chance) < 0.015
+    for n in range(1, 15):
+        chance = sum(weight for sizes, weight in weights.items() if sum(sizes) <= n) / total
+        assert abs(float(np.mean(drawn.sum(axis=1) <= n)) - chance) < 0.015
+
+
+def test_a_window_is_summed_over_the_unknown_total() -> None:
+    prior = SizePrior.of(stats.nbinom(4, 0.2), 60)
+    window = SizeWindow.of((), Totals(1, 60, prior, 5.5), 1.5, 4.0)
+    expected = []
+    for k in window.sizes:
+        n = np.arange(max(k, 1), 61)
+        terms = prior.log_pmf(n) - log_weight(n, 5.5) + log_weight(n - k, 4.0)
+        expected.append(np.logaddexp.reduce(terms) + log_weight(k, 1.5))
+    assert np.diff(window.log_alone) == pytest.approx(np.diff(expected), abs=1e-9)
+
+
 def test_sizes_that_cannot_add_up_are_told() -> None:
-    assert draw_sizes(np.random.default_rng(1), [(np.arange(3), np.zeros(3))] * 2, 9, 5) is None
+    assert draw_sizes(np.random.default_rng(1), [(np.arange(3), np.zeros(3))] * 2, Totals.known(9), 5) is None
 
 
 def test_what_other_groups_counts_say_is_all_counts_less_ones_own() -> None:
@@ -251,7 +295,7 @@ def test_a_spline_of_a_log_density_is_near_the_density_between_points() -> None:
 
 
 def test_one_size_alone_is_beta_binomial() -> None:
-    window = SizeWindow.of((), 20, 1.5, 4.0)
+    window = SizeWindow.of((), Totals.known(20), 1.5, 4.0)
     found = np.exp(window.log_alone - logsumexp(window.log_alone))
     assert np.allclose(found, stats.betabinom(20, 1.5, 4.0).pmf(window.sizes), rtol=1e-9)
     assert gammaln(3) == pytest.approx(np.log(2))

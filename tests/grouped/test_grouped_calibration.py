@@ -74,6 +74,35 @@ def test_groups_of_5_to_5000_people_in_one_release_are_calibrated(noise: str, po
             assert low <= row[f"coverage{level}"] <= high, row
 
 
+def unknown_n(noise: str, pooled: str, *, trials: int) -> Calibration:
+    """Groups of about 5 to 5000 people under add-remove, whose number is known to about a sixth."""
+    cell = Cell(noise, pooled, "add-remove", "grouped", 1.0)
+    columns = {"x": nw.Bounded(0, 100), "g": nw.Levels([f"g{k}" for k in range(8)])}
+    schema = nw.Schema(columns, n_max=40_000, neighbours="add-remove")
+    guarantee = nw.PureDP(1) if noise == "laplace" else nw.GaussianDP(1)
+    plan = nw.plan(nw.Mean(X, X**2, by="g"), schema, guarantee=guarantee)
+    prior = stats.nbinom(40, 40 / (40 + cell.total))
+    return nw.calibrate(plan, cell.population, trials=trials, draws=RANKED, n=prior, progress=False)
+
+
+def test_groups_of_an_unknown_number_of_people_are_calibrated() -> None:
+    law = nw.Normal(mean=stats.norm(50, 10), sd=12.0)
+    population = nw.Grouped("g", x=law, names=NAMES, shares=SHARES)
+    schema = nw.Schema({"x": nw.Bounded(0, 100), "g": nw.Levels(NAMES)}, n_max=2000, neighbours="add-remove")
+    plan = nw.plan(nw.Mean(X, by="g"), schema, guarantee=nw.PureDP(2))
+    found = nw.calibrate(plan, population, trials=30, draws=49, n=stats.nbinom(5, 5 / 155), progress=False)
+    assert "n" in found.names
+    assert found.is_calibrated(), found.summary()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+@pytest.mark.parametrize("pooled", ["none", "mean"])
+def test_groups_of_5_to_5000_of_an_unknown_number_of_people_are_calibrated(noise: str, pooled: str) -> None:
+    found = unknown_n(noise, pooled, trials=100)
+    assert found.is_calibrated(), found.summary()
+
+
 def test_a_fit_that_takes_noisy_means_at_face_value_fails() -> None:
     """The same test has power: the naive pooled fit of the same releases leaves its bands by far."""
     rows = STUDY.run({"noise": "gaussian", "pooled": "mean", "method": "naive", "trials": 100}, seed=3, workers=1).rows

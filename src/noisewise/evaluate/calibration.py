@@ -226,8 +226,9 @@ def calibrate(
 
     `plans` is a plan; or a list of plans of one data set, where plans of the same part are released from the same
     records; or a list of such lists, one a data set. `draws` posterior draws are ranked in each trial; chains are run
-    longer and thinned until their effective size allows it. `n` is what the analyst states under add-remove, or the prior
-    from which each trial draws it, to be ranked as the parameters are. `options` go to `noisewise.infer`. `infer(releases, population, seed)`, returning draws by name, takes its place if
+    longer and thinned until their effective size allows it. `n` is what the analyst states under add-remove, or the
+    prior from which each trial draws it, to be ranked as the parameters are. `options` go to `noisewise.infer`.
+    `infer(releases, population, seed)`, returning draws by name, takes its place if
     given. Seeds are spawned by trial: the result does not depend on `workers`.
     """
     integer(trials, "trials", minimum=1, maximum=10**9)

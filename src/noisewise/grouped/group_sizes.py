@@ -10,6 +10,11 @@ out), by a forward pass that adds the groups up and a backward pass that takes t
     p(n_1 .. n_G) ~ prod_g w_g(n_g) z_g(n_g),    n_1 + .. + n_G = n.
 The sums are convolved by the fast Fourier transform after a common exponential tilt e^{lambda k}, which the constraint
 makes harmless and which puts n in the middle of what is added up, where nothing is lost to rounding.
+
+Where n itself is unknown, with a prior p(n) (`likelihood.size_prior`), the sizes of all groups have the law
+    p(n_1 .. n_G) ~ p(n) n!/Gamma(n + alpha_0) prod_g w_g(n_g),      n = n_1 + .. + n_G:
+one size alone is summed over the n that matter (`Totals`), and `draw_sizes` draws n first, from what the forward pass
+has added up.
 """
 
 from __future__ import annotations
@@ -24,11 +29,13 @@ from scipy.signal import fftconvolve
 from scipy.special import gammaln
 
 from noisewise.compilation import njit
+from noisewise.likelihood.size_prior import SizePrior
 from noisewise.types import Array, Floats, Ints
 
-__all__ = ["CountSeen", "Rest", "SizeWindow", "draw_sizes", "log_weight"]
+__all__ = ["CountSeen", "Rest", "SizeWindow", "Totals", "draw_sizes", "log_weight"]
 
 FALL = 25.0  # below the largest by so much in logarithm, a size is left out
+MOST_TOTALS = 257  # numbers of all records over which a group's size alone is summed
 MOST_SIZES = 20_000  # of a window; beyond, every h-th size stands for h of them
 FAR = 60.0  # standard deviations of a noisy count
 
@@ -100,6 +107,40 @@ class Rest:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Totals:
+    """The numbers of records of all groups together that are possible, with their weights; one where it is known."""
+
+    low: int
+    high: int
+    prior: SizePrior | None = None
+    alpha: float = 1.0  # the sum of all groups'
+
+    @classmethod
+    def known(cls, total: int) -> Totals:
+        """Of records whose number is public or stated."""
+        return cls(total, total)
+
+    @property
+    def some(self) -> Ints:
+        """Numbers at equal distances that stand for all."""
+        return np.unique(np.linspace(self.low, self.high, MOST_TOTALS).round().astype(np.int64))
+
+    def log_weight(self, n: Array | Ints) -> Floats:
+        """log p(n) n!/Gamma(n + alpha_0), up to a constant."""
+        return np.zeros(np.shape(n)) if self.prior is None else self.prior.log_pmf(n) - log_weight(n, self.alpha)
+
+    def log_rest(self, sizes: Ints, others: float, rest: Rest | None) -> Floats:
+        """What shares and counts of all other groups say of one group's sizes, summed over the total."""
+        found: Floats = np.full(sizes.shape, -np.inf)
+        for n in self.some:
+            left = np.maximum(n - sizes, 0)
+            log = log_weight(left, others) + self.log_weight(n)
+            log = log if rest is None else log + rest.log_noise(left)
+            found = np.logaddexp(found, np.where(sizes <= n, log, -np.inf))
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class SizeWindow:
     """The sizes of one group that are worth looking at: every `stride`-th, with what counts and shares say of each."""
 
@@ -110,26 +151,24 @@ class SizeWindow:
 
     @classmethod
     def of(
-        cls, counts: tuple[CountSeen, ...], total: int, alpha: float, others: float, rest: Rest | None = None
+        cls, counts: tuple[CountSeen, ...], totals: Totals, alpha: float, others: float, rest: Rest | None = None
     ) -> SizeWindow:
-        """From the noisy counts of a group in a set of `total` records; alpha is its own, others that of the rest.
+        """From the noisy counts of a group in a set of records; alpha is its own, others that of the rest.
 
         `rest` is what noisy counts say of all other groups together.
         """
-        low, high = 0, total
+        low, high = 0, totals.high
         for one in counts:
             low = max(low, int(np.floor(one.number - FAR * one.sd)))
             high = min(high, int(np.ceil(one.number + FAR * one.sd)))
         if low > high:  # counts that contradict each other or n: all that is possible is looked at
-            low, high = 0, total
+            low, high = 0, totals.high
         stride = max(1, -(-(high - low + 1) // MOST_SIZES))
         sizes: Ints = np.arange(low, high + 1, stride, dtype=np.int64)
         log_own: Array = log_weight(sizes, alpha)
         for one in counts:
             log_own = log_own + one.log_noise(sizes)
-        log_rest: Array = log_weight(total - sizes, others)
-        if rest is not None:
-            log_rest = log_rest + rest.log_noise(total - sizes)
+        log_rest = totals.log_rest(sizes, others, rest)
         seen = log_own + log_rest
         kept = np.flatnonzero(seen > seen.max() - FALL)
         inside = slice(int(kept[0]), int(kept[-1]) + 1)
@@ -145,21 +184,28 @@ class SizeWindow:
         return self.sizes.size == 1
 
 
-def draw_sizes(rng: np.random.Generator, windows: list[tuple[Ints, Floats]], total: int, count: int) -> Ints | None:
-    """`count` draws (count, G) of sizes that add up to `total`, given each group's sizes and their log-weights.
+def draw_sizes(rng: np.random.Generator, windows: list[tuple[Ints, Floats]], totals: Totals, count: int) -> Ints | None:
+    """`count` draws (count, G) of sizes that add up to a total, given each group's sizes and their log-weights.
 
-    Every window is of consecutive whole numbers. None where no sizes in the windows add up to the total.
+    Every window is of consecutive whole numbers. None where no sizes in the windows add up to a possible total.
     """
     least = sum(int(sizes[0]) for sizes, _ in windows)
     most = sum(int(sizes[-1]) for sizes, _ in windows)
-    if not least <= total <= most:
+    low, high = max(least, totals.low), min(most, totals.high)
+    if low > high:
         return None
-    tilt = _tilt(windows, total)
+    tilt = _tilt(windows, low) if totals.prior is None else 0.0
     tilted = [_normal(log + tilt * (sizes - sizes[0])) for sizes, log in windows]
     sums: list[Floats] = [tilted[0]]
     for weight in tilted[1:-1]:
         sums.append(np.maximum(fftconvolve(sums[-1], weight), 0.0))
-    left = np.full(count, total - least)  # counted from the least sizes
+    left = np.full(count, low - least)  # counted from the least sizes
+    if totals.prior is not None:
+        every = np.maximum(fftconvolve(sums[-1], tilted[-1]), 0.0) if len(windows) > 1 else tilted[0]
+        n = np.arange(low, high + 1)
+        with np.errstate(divide="ignore"):
+            chance = _normal(np.log(every[n - least]) + totals.log_weight(n))
+        left = rng.choice(n - least, count, p=chance)
     drawn = np.zeros((count, len(windows)), np.int64)
     for g in range(len(windows) - 1, 0, -1):
         if not _taken_apart(tilted[g], sums[g - 1], left, drawn[:, g], rng.random(count)):

@@ -17,8 +17,9 @@ from functools import partial
 
 import numpy as np
 
+from noisewise.errors import Unsupported
 from noisewise.grouped.draws import Pool, Slices, settled_draws
-from noisewise.grouped.group_sizes import draw_sizes
+from noisewise.grouped.group_sizes import Totals, draw_sizes
 from noisewise.grouped.group_table import GroupTable, group_box, group_table, start_box
 from noisewise.grouped.log_spline import TESTED, LogSpline, grid_places, is_near
 from noisewise.grouped.model import SHARE, SIZE, Grouped, centre_name, spread_name
@@ -40,7 +41,7 @@ from noisewise.inference.exact import independent
 from noisewise.inference.methods import AUTO, Found, Method, Methods
 from noisewise.inference.settings import Settings
 from noisewise.inference.verdict import Verdict
-from noisewise.joining import joined, listed_releases
+from noisewise.joining import joined_by_prior, listed_releases
 from noisewise.release import NoisyValue
 from noisewise.types import Floats, Ints
 
@@ -65,8 +66,10 @@ class Observed:
 def observe(model: Grouped, releases: object, settings: Settings) -> Observed:
     """Read releases by group, or of holders that are groups each."""
     given = listed_releases(releases)
-    together = joined(given, settings.n)
+    together = joined_by_prior(given, settings.n)
     if model.is_by_holder:
+        for group in together.groups:
+            together.size(group)  # a prior is refused here: holders are groups by their known numbers of records
         found = holder_terms(together, model.population, model.column, model.lines, settings.likelihood)
         names = model.names or tuple(str(k + 1) for k in range(len(found.terms)))
         return Observed(model.of_groups(names), given, (), found, together.warnings)
@@ -76,15 +79,21 @@ def observe(model: Grouped, releases: object, settings: Settings) -> Observed:
 
 def record_sets(model: Grouped, releases: tuple[NoisyValue, ...], n: object) -> tuple[RecordSet, ...]:
     """One for each set of records."""
-    together = joined(releases, n)
+    together = joined_by_prior(releases, n)
     for release in releases:
         model.of_groups(group_names(release, model.by))
-    return tuple(
-        record_set(
-            together.members(group), together.size(group), model.population, model.column, model.lines, model.alpha
+    if len(together.groups) > 1 and any(together.priors):
+        raise Unsupported(
+            "Groups are learnt with a prior of n from one set of records; these releases are of several. State n, or "
+            "infer from one of them."
         )
-        for group in together.groups
-    )
+    found = []
+    for group in together.groups:
+        size = together.prior(group) or together.size(group)
+        found.append(
+            record_set(together.members(group), size, model.population, model.column, model.lines, model.alpha)
+        )
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,12 +169,14 @@ def draw(problem: Problem, rng: np.random.Generator, count: int) -> tuple[dict[s
     if problem.sets:
         if sizes is None:
             every = np.stack(taken, axis=2)  # (S, sets, G)
-            every = np.stack([_onto_total(rng, every[:, d], one.total) for d, one in enumerate(problem.sets)], axis=1)
+            every = np.stack([_onto_total(rng, every[:, d], one.totals) for d, one in enumerate(problem.sets)], axis=1)
             sizes = every if len(problem.sets) > 1 else every[:, 0]
         total = sizes if sizes.ndim == 2 else sizes.sum(axis=1)
         gamma = rng.standard_gamma(model.alpha + total)
         found[SHARE] = gamma / gamma.sum(axis=1, keepdims=True)
         found[SIZE] = sizes.astype(float)
+        if problem.sets[0].totals.prior is not None:
+            found["n"] = sizes.sum(axis=1).astype(float)
     for one in problem.pooled:
         own_pool = pools[one.index]
         assert own_pool is not None
@@ -195,7 +206,7 @@ def _joint_sizes(problem: Problem, rng: np.random.Generator, pools: Sequence[Poo
         safe = np.where(np.isfinite(log), log, -1e300)
         own = np.interp(places, nodes.places, safe) + term.window.log_own[places]
         windows.append((term.window.sizes[places], np.asarray(own - own.max())))
-    return draw_sizes(rng, windows, problem.sets[0].total, count)
+    return draw_sizes(rng, windows, problem.sets[0].totals, count)
 
 
 def _log_priors(model: Grouped, pools: Sequence[Pool | None], u: Floats) -> Floats:
@@ -323,8 +334,14 @@ def _corners(table: GroupTable, u: Floats) -> tuple[list[Ints], list[Floats]]:
     return index, weight
 
 
-def _onto_total(rng: np.random.Generator, sizes: Ints, total: int) -> Ints:
+def _onto_total(rng: np.random.Generator, sizes: Ints, totals: Totals) -> Ints:
     """Sizes (S, G) moved to add up to the total, each by its share of the variance, at random to whole numbers."""
+    if totals.prior is not None:
+        raise Unsupported(
+            "The counts by group leave so many sizes open that they are not summed over together, as a prior of n "
+            "asks for. State n, or ask for counts with less noise."
+        )
+    total = totals.high
     variance = sizes.var(axis=0) + 1e-9
     moved = sizes - (sizes.sum(axis=1) - total)[:, None] * (variance / variance.sum())
     moved = np.maximum(moved, 0.0)

@@ -16,7 +16,7 @@ import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.grouped.few_normals import may_be_skewed
-from noisewise.grouped.group_sizes import CountSeen, Rest, SizeWindow
+from noisewise.grouped.group_sizes import CountSeen, Rest, SizeWindow, Totals
 from noisewise.grouped.lines import Line
 from noisewise.grouped.record_moments import RecordMoments
 from noisewise.grouped.sum_law import Seen, SumLaw
@@ -24,6 +24,8 @@ from noisewise.grouped.terms import AnyTerm, HolderTerm, SumsTerm
 from noisewise.joining import Joined, one_schema
 from noisewise.laws import additive_law, normal_mixture
 from noisewise.likelihood.joint import joint_likelihood
+from noisewise.likelihood.size_prior import SizePrior
+from noisewise.likelihood.unknown_size import possible_sizes
 from noisewise.populations.cleaned import attach
 from noisewise.populations.population import AnyPopulation
 from noisewise.release import NoisyValue
@@ -39,7 +41,7 @@ class RecordSet:
     """One set of records seen by group: its number of records, its features, and a term for each group."""
 
     releases: tuple[NoisyValue, ...]
-    total: int
+    totals: Totals
     moments: RecordMoments
     terms: tuple[SumsTerm, ...]
     is_public: bool  # whether the number of records is
@@ -73,7 +75,7 @@ def group_names(release: NoisyValue, by: tuple[str, ...]) -> tuple[str, ...]:
 
 def record_set(
     releases: tuple[NoisyValue, ...],
-    total: int,
+    size: int | SizePrior,
     population: AnyPopulation,
     column: str,
     lines: Sequence[Line],
@@ -92,14 +94,23 @@ def record_set(
     has_tails = any(normal_mixture(additive_law(release.law)).is_laplace for release in stacked)
     parts = _components(stacked, features, len(alpha))
     rests = Rest.of_each([counts for counts, _ in parts], has_tails=has_tails)
+    totals = _totals(stacked, size, float(alpha.sum()))
     terms = []
     for g, ((counts, seen), rest) in enumerate(zip(parts, rests, strict=True)):
-        window = SizeWindow.of(counts, total, float(alpha[g]), float(alpha.sum() - alpha[g]), rest)
+        window = SizeWindow.of(counts, totals, float(alpha[g]), float(alpha.sum() - alpha[g]), rest)
         law = SumLaw(seen, len(features))
         is_pair = squared is not None and sorted(one.feature for one in seen) == [0, 1]
         is_few = is_pair and may_be_skewed(widest, float(law.noise_variance[squared[1]] if squared else np.inf))
         terms.append(SumsTerm(window, law, moments, two_values, squared if is_few else None))
-    return RecordSet(releases, total, moments, tuple(terms), schema.is_change_one)
+    return RecordSet(releases, totals, moments, tuple(terms), schema.is_change_one)
+
+
+def _totals(releases: tuple[NoisyValue, ...], size: int | SizePrior, alpha: float) -> Totals:
+    """The numbers of records that are possible: one, or those that a prior and the counts of all groups allow."""
+    if isinstance(size, int):
+        return Totals.known(size)
+    low, high = possible_sizes(releases, size)
+    return Totals(low, high, size, alpha)
 
 
 def _features(releases: tuple[NoisyValue, ...], column: str) -> tuple[Feature, ...]:

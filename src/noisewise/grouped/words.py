@@ -77,8 +77,11 @@ def sentences(observed: Observed, draws: Mapping[str, Floats], accepted: float) 
             shown[key] = group_bounds_sentences(release, model.column, model.laws_by_group(draws))
     warnings += [words for one in shown.values() for words in one.warnings]
     notes += [words for one in shown.values() for words in one.notes]
-    if any(not one.is_public for one in observed.sets):
-        notes.append("The number of records is as the analyst stated it.")
+    for one in observed.sets:
+        if one.totals.prior is not None:
+            notes.append(f"The number of records is private and unknown: its prior is {one.totals.prior}.")
+        elif not one.is_public:
+            notes.append("The number of records is as the analyst stated it.")
     return Sentences(tuple(warnings), tuple(notes))
 
 

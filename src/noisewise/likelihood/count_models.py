@@ -231,6 +231,7 @@ class TableLaw(GroupLaw):
     """The law of a noisy table: what is common to the kinds of tables."""
 
     __slots__ = ()
+    releases: tuple[NoisyValue, ...]
     population: AnyPopulation
     n: int
 

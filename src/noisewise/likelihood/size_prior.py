@@ -22,6 +22,7 @@ from functools import cached_property
 from typing import Protocol, cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.interpolate import CubicSpline
 from scipy.special import betaln, logsumexp, xlog1py, xlogy
 
@@ -41,7 +42,7 @@ LEAST_INSIDE = 0.5  # of the prior must lie between one record and n_max
 class SizeLaw(Protocol):
     """A frozen law of whole numbers, as scipy.stats makes it."""
 
-    def logpmf(self, k: Array) -> Array: ...
+    def logpmf(self, k: ArrayLike) -> Array: ...
     def cdf(self, k: float) -> float: ...
     def median(self) -> float: ...
     def support(self) -> tuple[float, float]: ...

@@ -6,6 +6,9 @@ where y_t are noisy counts of everybody (`stated_n`), whose noise is scored as i
 is the law of all other releases at n records: a closed one where there is such (counts, one table of few cells), else
 the central limit theorem's.
 
+    tables      cells that exclude each other, s ~ Multinomial(n, p(theta)), are independent Poisson numbers given their
+                sum, so that f of every n at once is a convolution over the cells (by the fast Fourier transform),
+                    f(theta, n) = n! e^m m^-n sum_{s_1 + .. + s_k = n} prod_j Poisson(s_j; m p_j) P(y_j - s_j).
     few n       (at most 4000 between the ends of what prior and totals allow) log f at some numbers, equally far from
                 each other in n^(1/4), a cubic spline through these, and the sum over all n. Numbers are doubled until
                 log p(y | theta) moves by less than 1e-4, for each theta by itself.
@@ -26,10 +29,12 @@ from typing import Any
 
 import numpy as np
 from scipy.interpolate import CubicSpline
-from scipy.special import logsumexp
+from scipy.special import gammaln, logsumexp
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.laws import additive_law
+from noisewise.likelihood.count_models import TableLaw
+from noisewise.likelihood.discrete_laws import poisson_log_pmf
 from noisewise.likelihood.model import GroupLaw, Likelihood, numerical_score, scalar_supports
 from noisewise.likelihood.normal_rows import cautions_at
 from noisewise.likelihood.normal_sum import NormalSum
@@ -40,7 +45,7 @@ from noisewise.populations.population import AnyPopulation
 from noisewise.release import NoisyValue
 from noisewise.types import Floats, Ints
 
-__all__ = ["UnknownSize"]
+__all__ = ["UnknownSize", "possible_sizes"]
 
 MOST_SUMMED = 4000  # numbers of records that are all summed over
 FIRST, SETTLED = 5, 1e-4  # numbers at which a law is asked first, and when there are enough of them
@@ -50,8 +55,26 @@ MOST_PAIRS, MOST_TERMS = 40_000, 2**20  # of theta and n: covariances and terms 
 FAR, SINGLE_FAR = 12.0, 30.0  # sds of a total, and of one of its cells, beyond which n is not looked for
 TAIL = 1e-30  # of the noise of a count of everybody: beyond, no n is looked for
 IMPROBABLE = 0.01
+CELL_FALL, MOST_CELLS, LOST = 50.0, 40_000, 1e-13  # of the noise of a cell; numbers of all cells; of a convolution
 
 MakeLaw = Callable[[tuple[NoisyValue, ...], int], Likelihood]
+
+
+def possible_sizes(releases: tuple[NoisyValue, ...], prior: SizePrior) -> tuple[int, int]:
+    """The least and the largest number of records that prior and noisy totals allow; refused where none does."""
+    low, high = prior.ends
+    for release in releases:
+        for total in noisy_totals(release):
+            far = _reach(total)
+            low, high = max(low, math.floor(total.value - far)), min(high, math.ceil(total.value + far))
+            if low > high:
+                raise InvalidArgument(
+                    f"The prior of n, {prior}, and {total.label} of the same records, {total.value:.6g} with a noise "
+                    f"sd of {total.sd:.2g}, contradict each other: no number of records agrees with both. Give a "
+                    "wider prior. Nothing was spent.",
+                    argument="n",
+                )
+    return low, high
 
 
 class UnknownSize(GroupLaw):
@@ -63,26 +86,10 @@ class UnknownSize(GroupLaw):
         self.releases, self.population, self.prior = releases, population, prior
         self.totals = tuple(total for one in releases if _is_total(one) for total in noisy_totals(one))
         self.others = tuple(release for release in releases if not _is_total(release))
-        self.low, self.high = self._ends()
+        self.low, self.high = possible_sizes(releases, prior)
         self.law = self._law_by_size(make)
 
     # ---- which numbers, and what is known of them without theta ----
-
-    def _ends(self) -> tuple[int, int]:
-        """The least and the largest number of records that prior and totals allow."""
-        low, high = self.prior.ends
-        for release in self.releases:
-            for total in noisy_totals(release):
-                far = _reach(total)
-                low, high = max(low, math.floor(total.value - far)), min(high, math.ceil(total.value + far))
-                if low > high:
-                    raise InvalidArgument(
-                        f"The prior of n, {self.prior}, and {total.label} of the same records, {total.value:.6g} with "
-                        f"a noise sd of {total.sd:.2g}, contradict each other: no number of records agrees with both. "
-                        "Give a wider prior. Nothing was spent.",
-                        argument="n",
-                    )
-        return low, high
 
     def log_weight(self, n: Array | Ints) -> Floats:
         """log p(n) with the noise of the counts of everybody, where n is a whole number of at least 1."""
@@ -103,7 +110,7 @@ class UnknownSize(GroupLaw):
         sizes = np.arange(self.low, self.high + 1)
         return sizes, self.log_weight(sizes)
 
-    def _law_by_size(self, make: MakeLaw) -> _NormalBySize | _LawBySize | _Nothing:
+    def _law_by_size(self, make: MakeLaw) -> _NormalBySize | _LawBySize | _TablesBySize | _Nothing:
         if not self.others:
             return _Nothing()
         normal = _NormalBySize.of(self.others, self.population)
@@ -111,15 +118,17 @@ class UnknownSize(GroupLaw):
             places = sorted({self.low, (self.low + self.high) // 2, self.high})
             found: list[Any] = [make(self.others, n) for n in places]
             is_quick = all(law.is_quick for law in found) and len({type(law) for law in found}) == 1
-            if is_quick and (normal is None or found[0].is_exact):
+            if is_quick and found[0].is_exact:
                 return _LawBySize(self.others, make, found[len(found) // 2])
-            if normal is None:
-                return _LawBySize(self.others, make, found[len(found) // 2])
+            tables = _TablesBySize.of(found[len(found) // 2], make, self.low, self.high)
+            if tables is not None:
+                return tables
         if normal is None:
             raise Unsupported(
-                f"Between {self.low} and {self.high} records are possible, too many for the law of these releases "
-                "(sums that are tied to each other, or three or more under Laplace noise). State n, give a narrower "
-                "prior, or infer together with a noisy count of everybody."
+                f"Between {self.low} and {self.high} records are possible, and these releases (tables beside other "
+                "sums, sums that are tied to each other, three or more sums under Laplace noise) have no law that can "
+                "be summed over so many. State n, infer from fewer of these releases together with a noisy count of "
+                "everybody, or ask for Gaussian noise."
             )
         return normal
 
@@ -197,7 +206,7 @@ class UnknownSize(GroupLaw):
     def _by_spline(self, rows: Rows) -> tuple[Floats, Ints, Floats]:
         sizes, weight = self._every
         count = min(FIRST, sizes.size)
-        nodes = _nodes(self.low, self.high, count)
+        nodes = sizes if self.law.tells_all else _nodes(self.low, self.high, count)
         values = self.law.at(rows, nodes)
         terms = _interpolated(nodes, values, sizes) + weight
         total = _log_sum(terms)
@@ -238,12 +247,11 @@ class UnknownSize(GroupLaw):
         few = high - low < FINE
         spaced = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, FINE)
         sizes = np.where(few[:, None], low[:, None] + np.arange(FINE), np.rint(spaced))
-        each = np.where(few, 1.0, (high - low) / (FINE - 1))
-        terms = self.law.at(rows, sizes) + self.log_weight(sizes) + np.log(each)[:, None]
+        # Where numbers are left out each stands for those half-way to its neighbours.
+        each = np.where(few[:, None], 1.0, np.gradient(sizes, axis=1))
+        each[~few, 0] = each[~few, -1] = 0.5 * each[~few, 1]
+        terms = self.law.at(rows, sizes) + self.log_weight(sizes) + np.log(each)
         terms = np.where(sizes <= high[:, None], terms, -np.inf)
-        # Both ends of a window that numbers are left out of stand for half of what a number within does.
-        terms[~few, 0] -= math.log(2)
-        terms[~few, -1] -= math.log(2)
         return _log_sum(terms), sizes.astype(np.int64), terms
 
     # ---- what is said of it ----
@@ -298,6 +306,7 @@ class _Nothing:
     """No release but counts of everybody: theta is not told about."""
 
     is_exact, because, cautions = True, "counts of everybody alone, which tell n and no parameter", ()
+    tells_all = True
 
     def rows(self, theta: Theta) -> Rows:
         return Rows(len(next(iter(theta.values()))), {name: np.asarray(value) for name, value in theta.items()})
@@ -311,6 +320,8 @@ class _Nothing:
 
 class _LawBySize:
     """Any law, made for each number of records that it is asked about."""
+
+    tells_all = False
 
     def __init__(self, releases: tuple[NoisyValue, ...], make: MakeLaw, middle: Any) -> None:
         self.releases, self.make, self.middle = releases, make, middle
@@ -348,10 +359,82 @@ class _LawBySize:
         return np.stack([self.at_size(int(n)).log_likelihood(rows.parts) for n in np.ravel(sizes)], axis=1)
 
 
+class _TablesBySize:
+    """Cells that exclude each other: every number of records at once."""
+
+    is_exact, tells_all = True, True
+    cautions: tuple[str, ...] = ()
+
+    def __init__(self, law: TableLaw, make: MakeLaw, releases: tuple[NoisyValue, ...], mean: float) -> None:
+        self.law, self.make, self.releases, self.mean = law, make, releases, mean
+        self.starts, self.noise = _noise_windows(law)
+
+    @classmethod
+    def of(cls, law: Any, make: MakeLaw, low: int, high: int) -> _TablesBySize | None:
+        """None where it is no table, a cell has no noise to bound it, or the cells reach too far."""
+        if not isinstance(law, TableLaw):
+            return None
+        # Cells are summed around the noisy total: far from it the convolution keeps no digits.
+        totals = [total.value for release in law.releases for total in noisy_totals(release)]
+        found = cls(law, make, law.releases, min(max(low, *totals, 1.0), high) if totals else 0.5 * (low + high))
+        is_bounded = all(noise.size < law.n + 1 or noise.min() < -CELL_FALL / 2 for noise in found.noise)
+        return found if is_bounded and sum(noise.size for noise in found.noise) <= MOST_CELLS else None
+
+    @property
+    def because(self) -> str:
+        return "exact: the cells are multinomial, and every table that matters is summed over"
+
+    def rows(self, theta: Theta) -> Rows:
+        p = self.law.probabilities(theta)
+        return Rows(len(p), {"p": p})
+
+    def at_size(self, n: int) -> Likelihood:
+        return self.make(self.releases, n)
+
+    def at(self, rows: Rows, sizes: Array | Ints) -> Floats:
+        """By the convolution of all cells, whose numbers of records add up to every n."""
+        p, first = rows.parts["p"], int(self.starts.sum())
+        length = sum(noise.size - 1 for noise in self.noise) + 1
+        padded = 1 << (length - 1).bit_length()
+        found = np.full((rows.size, np.size(sizes)), -np.inf)
+        place = np.ravel(sizes).astype(np.int64) - first
+        inside = (place >= 0) & (place < length)
+        n = np.ravel(sizes).astype(float)
+        log_shift = gammaln(n + 1) + self.mean - n * np.log(self.mean)
+        for piece in _pieces(rows.size, padded, MOST_TERMS):
+            spectrum, top = np.ones(1, complex), np.zeros(len(p[piece]))
+            for j, (start, noise) in enumerate(zip(self.starts, self.noise, strict=True)):
+                s = start + np.arange(noise.size)
+                log = poisson_log_pmf(s, self.mean * p[piece, j, None]) + noise
+                highest = log.max(axis=1)
+                top = top + highest
+                spectrum = spectrum * np.fft.rfft(np.exp(log - highest[:, None]), n=padded, axis=1)
+            summed = np.fft.irfft(spectrum, n=padded, axis=1)
+            floor = LOST * summed.max(axis=1, keepdims=True)  # what rounding leaves where nothing is
+            with np.errstate(divide="ignore", invalid="ignore"):
+                log = np.where(summed > floor, np.log(np.maximum(summed, 1e-300)), -np.inf)
+            found[piece, inside] = log[:, place[inside]] + top[:, None] + log_shift[inside]
+        return found
+
+
+def _noise_windows(law: TableLaw) -> tuple[Ints, list[Floats]]:
+    """For each cell the first of its numbers of records that its noise allows, and log P(y | s) from there on."""
+    cells = law.probabilities(law.population.sample_prior(np.random.default_rng(0), 1)).shape[1]
+    largest = max(law.n, *(int(max(release.value)) for release in law.releases)) * 2 + 200
+    s = np.broadcast_to(np.arange(largest + 1, dtype=float), (1, cells, largest + 1))
+    every = law.log_noise(s)[0]
+    starts, windows = [], []
+    for own in every:
+        kept = np.flatnonzero(own > own.max() - CELL_FALL)
+        starts.append(kept[0])
+        windows.append(np.asarray(own[kept[0] : kept[-1] + 1]))
+    return np.array(starts, np.int64), windows
+
+
 class _NormalBySize:
     """Sums by the central limit theorem: the moments of one record serve every number of them."""
 
-    is_exact = False
+    is_exact, tells_all = False, False
 
     def __init__(self, law: NormalSum) -> None:
         self.law = law
