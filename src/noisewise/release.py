@@ -11,25 +11,22 @@ for a tied table).
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from numbers import Integral
-from typing import Annotated, Any, ClassVar, Literal, Protocol, Self
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, ValidationError
 
 from noisewise.errors import InvalidArgument, InvalidRelease, NoisewiseError, Unsupported
 from noisewise.exact import fraction
-from noisewise.files import checked_path, read_file, read_json, write_whole
-from noisewise.html import MOST_SHOWN, Section, pieces
 from noisewise.laws import Form, Law, action_law, additive_law, cell_law, law_from_dict, smooth_law
-from noisewise.planning import Part, Plan, Simulable, canonical, planned_again, proven
+from noisewise.noisy_value import LARGEST_FILE, NoisyFile, NoisyValue, digest, first_fault
+from noisewise.planning import Part, Plan, Simulable, planned_again, proven
 from noisewise.printable import printable, shown
 from noisewise.privacy.guarantee import Guarantee, guarantee_from_dict
 from noisewise.privacy.mechanism import mechanism_named
@@ -39,9 +36,18 @@ from noisewise.statistics.sensitivity import checked_weights
 from noisewise.statistics.text import is_new_in_format_2
 from noisewise.types import Floats
 
+__all__ = [
+    "LARGEST_FILE",
+    "MEASURED",
+    "NoisyValue",
+    "Release",
+    "ReleaseFile",
+    "json_schema",
+    "published_answers",
+]
+
 MEASURED = "noisewise-measurement/1"  # a file of a number published elsewhere, which is no release
 FORMAT, FORMAT_2 = "noisewise-release/1", "noisewise-release/2"  # 2 only where 1 has no word for what is in it
-LARGEST_FILE = 200 * 2**20
 LARGEST_VALUE = 2**100
 ASK_AGAIN = "A paid release is stored in its ledger; asking for it again is free."
 ENOUGH = 1 - 1e-9  # of the noise that is due; a margin for later rounding rules
@@ -77,54 +83,8 @@ class ReleaseFile(_Strict):
     hash: Annotated[StrictStr, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 
 
-class NoisyValue(Protocol):
-    """What likelihoods, models and reports read: of a release, and of a measurement that was made elsewhere.
-
-    `value` is in whole steps of the law's lattice; `estimate` is what people read.
-    """
-
-    @property
-    def dataset(self) -> str: ...
-    @property
-    def part(self) -> Part | None: ...
-    @property
-    def schema(self) -> Schema: ...
-    @property
-    def statistic(self) -> Statistic: ...
-    @property
-    def law(self) -> Law: ...
-    @property
-    def value(self) -> tuple[int, ...]: ...
-    @property
-    def guarantee(self) -> Guarantee | None: ...
-    @property
-    def simulated(self) -> bool: ...
-    @property
-    def is_foreign(self) -> bool: ...
-    @property
-    def is_categorical(self) -> bool: ...
-    @property
-    def labels(self) -> tuple[str, ...]: ...
-    @property
-    def divisor(self) -> int: ...
-    @property
-    def estimate(self) -> Floats: ...
-    @property
-    def price(self) -> str: ...
-    @property
-    def noise_words(self) -> str: ...
-    @property
-    def origin(self) -> str: ...
-    @property
-    def hash(self) -> str: ...
-    def with_schema(self, schema: Schema, statistic: Statistic | None = None) -> Self: ...
-    def some_components(self, chosen: Sequence[int], statistic: Statistic) -> Self: ...
-    def as_plan(self) -> Simulable: ...
-    def to_dict(self) -> dict[str, object]: ...
-
-
 @dataclass(frozen=True, slots=True, repr=False)
-class Release:
+class Release(NoisyFile):
     """A published value with its own likelihood. `Release.load(path)`, `release.save(path)`."""
 
     dataset: str
@@ -138,6 +98,8 @@ class Release:
     simulated: bool = False
     ledger_head: str | None = None
     is_foreign: ClassVar[bool] = False
+    noun: ClassVar[str] = "release"
+    comfort: ClassVar[str] = ASK_AGAIN
 
     def __post_init__(self) -> None:
         _check(self)
@@ -168,16 +130,7 @@ class Release:
         return self.law.form is Form.CELL
 
     @property
-    def labels(self) -> tuple[str, ...]:
-        return self.statistic.labels(self.schema)
-
-    @property
-    def divisor(self) -> int:
-        """n for a mean, the whole weight of one record for a tied table, else 1."""
-        return self.statistic.divisor(self.schema)
-
-    @property
-    def estimate(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def estimate(self) -> Floats:
         """The noisy value as people read it: value * step (/ divisor), the action for an estimator."""
         read = self.law.read(np.array([float(v) for v in self.value]))
         return read / self.divisor if self.law.form in (Form.NUMBER, Form.SCALED, Form.POINT) else read
@@ -233,71 +186,19 @@ class Release:
         return replace(made, law=self.law)
 
     def __str__(self) -> str:
-        n = f"{self.schema.n} records" if self.schema.is_change_one else f"at most {self.schema.n_max} records"
-        estimates = ", ".join(f"{value:.6g}" for value in self.estimate[:6]) + (", ..." if len(self.value) > 6 else "")
         simulated = " (simulated)" if self.simulated else ""
-        return printable(f"{self.statistic} of {n} at {self.guarantee}: {estimates}{simulated}")
-
-    def __repr__(self) -> str:
-        return f"<Release {self}>"
+        return printable(f"{self.statistic} of {self.size_words} at {self.guarantee}: {self.estimate_words}{simulated}")
 
     def _repr_html_(self) -> str:
-        schema, law = self.schema, self.law
-        size = f"{schema.n} records" if schema.is_change_one else f"at most {schema.n_max} records"
-        text = f"Of {size}, at {self.guarantee}; neighbours: {schema.neighbours}. Noise: {law.words()}"
-        if self.simulated:
-            text = f"SIMULATED: it describes no real records.\n\n{text}"
-        spreads = [""] * len(self.value)
-        if law.form is Form.NUMBER and not self.statistic.is_local:
-            spreads = [f"{sd / self.divisor:.4g}" for sd in additive_law(law).sd]
-        labels = [f"{len(self.value)} answers"] if self.statistic.is_local else self.labels
-        values = ["sorted or counted"] if self.statistic.is_local else [f"{value:.6g}" for value in self.estimate]
-        rows = list(zip(labels, values, spreads, strict=False))[:MOST_SHOWN]
-        if len(self.value) > len(rows) and not self.statistic.is_local:
-            text += f"\n\n{len(self.value) - len(rows)} more components."
-        title = f"Release: {self.statistic}"
-        return pieces(Section(title, text=text, header=("component", "noisy value", "noise sd"), rows=rows))
-
-    def to_dict(self) -> dict[str, object]:
-        """The plain form, with its hash."""
-        plain = self._plain()
-        return {**plain, "hash": _digest(plain)}
-
-    def to_bytes(self) -> bytes:
-        """The bytes that `save` writes."""
-        return (json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n").encode()
-
-    @property
-    def hash(self) -> str:
-        return _digest(self._plain())
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the release as JSON; the file appears whole or not at all."""
-        write_whole(checked_path(path), self.to_bytes(), told=ASK_AGAIN)
+        text = f"Of {self.size_words}, at {self.guarantee}; neighbours: {self.schema.neighbours}. "
+        text += f"Noise: {self.law.words()}"
+        text = f"SIMULATED: it describes no real records.\n\n{text}" if self.simulated else text
+        return self.page(text, additive_law(self.law).sd if self.law.form is Form.NUMBER else None)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Release:
-        """Read and check a release file; anything wrong with it is one clear sentence."""
-        file = checked_path(path)
-        return cls.from_bytes(read_file(file, largest=LARGEST_FILE, refuse=InvalidRelease), where=printable(path))
-
-    @classmethod
-    def from_bytes(cls, data: bytes, *, where: str = "this release") -> Release:
-        if not isinstance(data, bytes | bytearray):
-            raise InvalidRelease(f"{where} must be the bytes of a file, not a {type(data).__name__}.")
-        if len(data) > LARGEST_FILE:
-            raise InvalidRelease(f"{where} is larger than {LARGEST_FILE // 2**20} MB; that is no release.")
-        try:
-            plain = read_json(bytes(data))
-        except (json.JSONDecodeError, UnicodeDecodeError, MemoryError):
-            raise InvalidRelease(f"{where} is not a whole JSON file. Ask for it again.") from None
-        except ValueError as error:
-            raise InvalidRelease(f"{where} is not a whole JSON file: {error}. Ask for it again.") from None
-        return cls.from_dict(plain, where=where)
-
-    @classmethod
-    def from_dict(cls, plain: object, *, where: str = "this release") -> Release:
+    def from_dict(cls, plain: object, *, where: str = "") -> Release:
         """Check and read the plain form."""
+        where = where or "this release"
         if not isinstance(plain, Mapping):
             raise InvalidRelease(f"{where} is not a release: expected a JSON object.")
         if plain.get("format") == MEASURED:
@@ -315,10 +216,10 @@ class Release:
         try:
             # Validated as JSON text: there lists are lists and numbers are numbers, in the order of the file.
             form = ReleaseFile.model_validate_json(json.dumps(dict(plain), allow_nan=False))
-            digest = _digest({key: value for key, value in plain.items() if key != "hash"})
+            hashed = digest({key: value for key, value in plain.items() if key != "hash"})
         except (ValidationError, ValueError, TypeError, RecursionError) as error:
             raise InvalidRelease(f"{where} is not a valid release: {first_fault(error)}.") from None
-        if form.hash != digest:
+        if form.hash != hashed:
             raise InvalidRelease(f"{where} was changed after it was made: its hash does not match. Ask for it again.")
         try:
             release = _from_form(cls, form)
@@ -468,10 +369,6 @@ def _is_shown_enough(law: Law, due: Plan, share: float) -> bool:
     )
 
 
-def _digest(plain: Mapping[str, object]) -> str:
-    return "sha256:" + hashlib.sha256(canonical(dict(plain))).hexdigest()
-
-
 def _steps_of(law: Law) -> tuple[float, ...]:
     """The lattice of a law; nothing where what it publishes is on none."""
     if law.form is Form.SCALED:
@@ -496,12 +393,3 @@ def _in_steps(value: object) -> tuple[int, ...]:
             )
         steps.append(int(entry))
     return tuple(steps)
-
-
-def first_fault(error: Exception) -> str:
-    """What is wrong with a file, in a few words that quote nothing of it."""
-    if isinstance(error, ValidationError):
-        detail = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(step) for step in detail["loc"]) or "the file"
-        return f"{where}: {detail['msg']}"
-    return "its values cannot be read"
