@@ -25,7 +25,7 @@ from noisewise.errors import InvalidArgument, InvalidRelease, NoisewiseError, Un
 from noisewise.exact import fraction
 from noisewise.lattice import Lattice, lattice_for
 from noisewise.laws import Law, StatedNoise, additive_law, noise_from_dict, stated_response
-from noisewise.noisy_value import NoisyFile, first_fault
+from noisewise.noisy_value import NoisyFile, checked_words, first_fault
 from noisewise.planning import Part, Simulable, checked_statistic
 from noisewise.printable import printable
 from noisewise.privacy.guarantee import Guarantee, checked_guarantee, guarantee_from_dict
@@ -124,7 +124,7 @@ class Measurement(NoisyFile):
         return f"{ELSEWHERE}{stated}."
 
     @property
-    def noise_words(self) -> str:
+    def noisechecked_words(self) -> str:
         """Its noise as the publisher states it, in a sentence."""
         return f"on the published value, as its publisher states: {self.noise.words()}"
 
@@ -233,9 +233,9 @@ def measurement(
         schema=schema,
         published=_numbers(value, sort=statistic.is_local and not noise.counts_answers),
         noise=noise,
-        dataset="" if dataset is None else _words(dataset, "dataset", LONGEST_NAME, is_needed=True),
+        dataset="" if dataset is None else checked_words(dataset, "dataset", LONGEST_NAME, is_needed=True),
         guarantee=None if guarantee is None else checked_guarantee(guarantee),
-        source=_words(source, "source", LONGEST_SOURCE),
+        source=checked_words(source, "source", LONGEST_SOURCE),
     )
 
 
@@ -266,12 +266,6 @@ def _numbers(value: object, *, sort: bool) -> tuple[float, ...]:
             f"value must be a finite number, or list one for each component (at most {MOST_NUMBERS}).", argument="value"
         )
     return tuple(float(one) for one in (np.sort(numbers) if sort else numbers))
-
-
-def _words(text: object, argument: str, longest: int, *, is_needed: bool = False) -> str:
-    if not isinstance(text, str) or len(text) > longest or not text.isprintable() or (is_needed and not text.strip()):
-        raise InvalidArgument(f"{argument} must be printable text of at most {longest} characters.", argument=argument)
-    return text
 
 
 def _settled(made: Measurement) -> tuple[Law, tuple[int, ...]]:

@@ -15,7 +15,7 @@ from typing import ClassVar, Protocol, Self
 
 from pydantic import ValidationError
 
-from noisewise.errors import InvalidRelease
+from noisewise.errors import InvalidArgument, InvalidRelease
 from noisewise.files import checked_path, read_file, read_json, write_whole
 from noisewise.html import MOST_SHOWN, Section, pieces
 from noisewise.laws import Law
@@ -26,7 +26,7 @@ from noisewise.schema import Schema
 from noisewise.statistics import Statistic
 from noisewise.types import Floats
 
-__all__ = ["LARGEST_FILE", "NoisyFile", "NoisyValue", "digest", "first_fault"]
+__all__ = ["LARGEST_FILE", "NoisyFile", "NoisyValue", "checked_words", "digest", "first_fault"]
 
 LARGEST_FILE = 200 * 2**20
 
@@ -179,6 +179,13 @@ class NoisyFile(ABC):
 def digest(plain: Mapping[str, object]) -> str:
     """The hash of a plain form, which names it and shows that it was not changed."""
     return "sha256:" + hashlib.sha256(canonical(dict(plain))).hexdigest()
+
+
+def checked_words(text: object, argument: str, longest: int, *, is_needed: bool = False) -> str:
+    """Words that stand in a file for its readers: printable, short, and some where they are needed."""
+    if not isinstance(text, str) or len(text) > longest or not text.isprintable() or (is_needed and not text.strip()):
+        raise InvalidArgument(f"{argument} must be printable text of at most {longest} characters.", argument=argument)
+    return text
 
 
 def first_fault(error: Exception) -> str:

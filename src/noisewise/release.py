@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, Strict
 from noisewise.errors import InvalidArgument, InvalidRelease, NoisewiseError, Unsupported
 from noisewise.exact import fraction
 from noisewise.laws import Form, Law, action_law, additive_law, cell_law, law_from_dict, smooth_law
-from noisewise.noisy_value import LARGEST_FILE, NoisyFile, NoisyValue, digest, first_fault
+from noisewise.noisy_value import LARGEST_FILE, NoisyFile, NoisyValue, checked_words, digest, first_fault
 from noisewise.planning import Part, Plan, Simulable, planned_again, proven
 from noisewise.printable import printable, shown
 from noisewise.privacy.guarantee import Guarantee, guarantee_from_dict
@@ -42,6 +42,7 @@ __all__ = [
     "NoisyValue",
     "Release",
     "ReleaseFile",
+    "checked_signature",
     "json_schema",
     "published_answers",
 ]
@@ -49,6 +50,7 @@ __all__ = [
 MEASURED = "noisewise-measurement/1"  # a file of a number published elsewhere, which is no release
 FORMAT, FORMAT_2 = "noisewise-release/1", "noisewise-release/2"  # 2 only where 1 has no word for what is in it
 LARGEST_VALUE = 2**100
+LONGEST_SIGNATURE = 300
 ASK_AGAIN = "A paid release is stored in its ledger; asking for it again is free."
 ENOUGH = 1 - 1e-9  # of the noise that is due; a margin for later rounding rules
 
@@ -80,6 +82,7 @@ class ReleaseFile(_Strict):
     guarantee: dict[str, StrictStr]
     value: list[Whole] | _Counts | _Answers
     ledger_head: Annotated[StrictStr, Field(max_length=128)] | None
+    signed: Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_SIGNATURE)] | None = None
     hash: Annotated[StrictStr, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 
 
@@ -97,6 +100,7 @@ class Release(NoisyFile):
     part: Part | None = None
     simulated: bool = False
     ledger_head: str | None = None
+    signed: str | None = None  # the holder's word for a sensitivity that nobody has proved
     is_foreign: ClassVar[bool] = False
     noun: ClassVar[str] = "release"
     comfort: ClassVar[str] = ASK_AGAIN
@@ -105,7 +109,16 @@ class Release(NoisyFile):
         _check(self)
 
     @classmethod
-    def of(cls, made: Plan, value: Sequence[int], *, dataset: str, ledger_head: str | None, simulated: bool) -> Release:
+    def of(
+        cls,
+        made: Plan,
+        value: Sequence[int],
+        *,
+        dataset: str,
+        ledger_head: str | None,
+        simulated: bool,
+        signed: str | None = None,
+    ) -> Release:
         """The release of a plan with its noisy value: whole numbers of lattice steps, as the plan's law draws them.
 
         A number in the units of the data is refused: it is not known on which lattice its noise was drawn, and rounded
@@ -122,6 +135,7 @@ class Release(NoisyFile):
             part=made.part,
             simulated=simulated,
             ledger_head=ledger_head,
+            signed=signed,
         )
 
     @property
@@ -139,12 +153,15 @@ class Release(NoisyFile):
     def format(self) -> str:
         """The format of its file: 2 where readers of format 1 do not know a unit, a feature, a group or "leave-out"."""
         is_new = bool(self.schema.units) or bool(self.schema.left_out) or is_new_in_format_2(self.statistic)
-        return FORMAT_2 if is_new else FORMAT
+        return FORMAT_2 if is_new or self.signed is not None else FORMAT
 
     @property
     def price(self) -> str:
-        """What was paid for it."""
-        return f"{self.guarantee} ({self.guarantee.kind})."
+        """What was paid for it, and on whose word."""
+        if self.signed is None:
+            return f"{self.guarantee} ({self.guarantee.kind})."
+        word = f"its sensitivity is stated, not proved; the holder signed for it: {self.signed}"
+        return f"{self.guarantee} ({self.guarantee.kind}; {word})."
 
     @property
     def noise_words(self) -> str:
@@ -254,7 +271,29 @@ class Release(NoisyFile):
             "guarantee": self.guarantee.to_dict(),
             "value": values,
             "ledger_head": self.ledger_head,
+            **({} if self.signed is None else {"signed": self.signed}),
         }
+
+
+def checked_signature(statistic: Statistic, signed: object) -> str | None:
+    """The holder's word for what nobody has proved: needed there, and nowhere else."""
+    unproved = statistic.unproved
+    if not unproved:
+        if signed is not None:
+            raise InvalidArgument(
+                f"signed= is for statistics of one's own; the sensitivity of {statistic.kind} is proved here.",
+                argument="signed",
+            )
+        return None
+    if signed is None:
+        raise InvalidArgument(
+            f"Written outside this library: {', '.join(unproved)} of {statistic.kind}. So that one record moves it no "
+            "farther than it states is its author's word. Write it as a row of features "
+            "(FeatureSums), whose sensitivity is computed; or sign for it: make_release(..., signed='checked by ..., "
+            "see ...'), which the release will say.",
+            argument="signed",
+        )
+    return checked_words(signed, "signed", LONGEST_SIGNATURE, is_needed=True)
 
 
 def published_answers(made: Plan, answers: Sequence[int]) -> list[int]:
@@ -296,6 +335,7 @@ def _from_form(cls: type[Release], form: ReleaseFile) -> Release:
         part=part,
         simulated=form.simulated,
         ledger_head=form.ledger_head,
+        signed=form.signed,
     )
 
 
@@ -338,6 +378,8 @@ def _check_records(release: Release) -> None:
 def _check_promise(release: Release) -> None:
     """Plan the release again: its noise must be at least what its guarantee asks for, whoever wrote the file."""
     law, statistic = release.law, release.statistic
+    if not (release.simulated and release.signed is None):  # made-up records need nobody's word
+        checked_signature(statistic, release.signed)
     due = planned_again(release)
     share = law.share_of_noise(due.law) if law.family == due.law.family else 0.0
     if share < ENOUGH and not _is_shown_enough(law, due, share):
