@@ -7,6 +7,8 @@ A page is one story: its blocks run in order, in one namespace and one folder, w
               every number has been masked
     console   lines that start with `$ noisewise` are run, and the lines under each are its exact output; under a
               `<!-- noisy -->` comment numbers are masked
+    either    under a `<!-- needs pymc -->` comment a block is run where that package is installed; else the rest of the
+              page is run, and then skipped with the reason
     toml      a block with title="name" becomes that file
     json      a block is a release file and must load, hash and all
 """
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import importlib.util
 import io
 import re
 import shlex
@@ -40,7 +43,9 @@ from noisewise.statistics.registry import KINDS as STATISTIC_KINDS
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(
-    r"(?P<noisy><!-- noisy -->\n)?^```(?P<language>\w+)(?P<info>[^\n]*)\n(?P<body>.*?)^```$", re.M | re.S
+    r"(?:<!-- needs (?P<needs>\w+) -->\n)?(?P<noisy><!-- noisy -->\n)?"
+    r"^```(?P<language>\w+)(?P<info>[^\n]*)\n(?P<body>.*?)^```$",
+    re.M | re.S,
 )
 NUMBER = re.compile(r"[0-9a-f]{8,}|[-+]?\d[\d.:]*(?:e[-+]?\d+)?")
 SHOWN = ("#>", "#~")
@@ -55,13 +60,15 @@ class Block:
     body: str
     line: int
     is_noisy: bool
+    needs: str | None = None
 
 
 def blocks(text: str) -> Iterator[Block]:
     for match in FENCE.finditer(text):
         title = re.search(r'title="([^"]+)"', match["info"])
         line = text.count("\n", 0, match.start("language")) + 1
-        yield Block(match["language"], title[1] if title else None, match["body"], line, match["noisy"] is not None)
+        is_noisy = match["noisy"] is not None
+        yield Block(match["language"], title[1] if title else None, match["body"], line, is_noisy, match["needs"])
 
 
 def masked(line: str) -> str:
@@ -141,7 +148,11 @@ def run_page(text: str, page: str, folder: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("COLUMNS", "150")
     names: dict[str, Any] = {"__name__": "page"}
     count = 0
+    missing: set[str] = set()
     for block in blocks(text):
+        if block.needs is not None and importlib.util.find_spec(block.needs) is None:
+            missing.add(block.needs)
+            continue
         count += 1
         match block.language:
             case "python":
@@ -154,6 +165,8 @@ def run_page(text: str, page: str, folder: Path, monkeypatch: pytest.MonkeyPatch
                 Release.from_bytes(block.body.encode(), where=f"{page}:{block.line}")
             case _:
                 count -= 1
+    if missing:
+        pytest.skip(f"{page}: all ran but the blocks that need {', '.join(sorted(missing))}, which is not installed")
     return count
 
 
@@ -181,6 +194,7 @@ def registries() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("registries")
+@pytest.mark.filterwarnings("ignore:PyTensor could not link:UserWarning")  # it says that of itself, installed by pip
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
 def test_every_example_runs_and_prints_what_it_shows(
     page: Path, records: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

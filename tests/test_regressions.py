@@ -17,8 +17,8 @@ from scipy import stats
 import noisewise as nw
 from noisewise.errors import DifferentRecords, InvalidArgument, InvalidRelease, NoisewiseError, Unsupported
 from noisewise.holder.evaluate import lattice_values
+from noisewise.noisy_value import digest as _digest
 from noisewise.planning import canonical
-from noisewise.release import _digest
 
 x = nw.column("x")
 

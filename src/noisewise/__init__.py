@@ -229,6 +229,10 @@ def __getattr__(name: str) -> Any:
         import noisewise.imports
 
         return noisewise.imports
+    if name == "bridges":
+        import noisewise.bridges
+
+        return noisewise.bridges
     if name not in __all__:
         raise AttributeError(f"module 'noisewise' has no attribute {name!r}")
     value = getattr(importlib.import_module(_homes()[name]), name)
@@ -237,4 +241,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "imports"])
+    return sorted([*__all__, "bridges", "imports"])

@@ -11,9 +11,7 @@ Noise is that of the *published* value: Laplace noise of scale b on a mean of n 
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from fractions import Fraction
@@ -25,14 +23,13 @@ from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, Stric
 
 from noisewise.errors import InvalidArgument, InvalidRelease, NoisewiseError, Unsupported
 from noisewise.exact import fraction
-from noisewise.files import checked_path, read_file, read_json, write_whole
-from noisewise.html import MOST_SHOWN, Section, pieces
 from noisewise.lattice import Lattice, lattice_for
 from noisewise.laws import Law, StatedNoise, additive_law, noise_from_dict, stated_response
-from noisewise.planning import Part, Simulable, canonical, checked_statistic
+from noisewise.noisy_value import NoisyFile, checked_words, first_fault
+from noisewise.planning import Part, Simulable, checked_statistic
 from noisewise.printable import printable
 from noisewise.privacy.guarantee import Guarantee, checked_guarantee, guarantee_from_dict
-from noisewise.release import MEASURED, Release, first_fault
+from noisewise.release import MEASURED, Release
 from noisewise.schema import Schema, checked_schema, schema_from_dict
 from noisewise.statistics import Sort, Statistic, statistic_from_dict
 from noisewise.statistics.enclosure import feature_ranges
@@ -48,7 +45,6 @@ __all__ = [
 ]
 
 ELSEWHERE = "measured elsewhere; its privacy is the publisher's word"
-LARGEST_FILE = 200 * 2**20
 LONGEST_NAME, LONGEST_SOURCE = 64, 300
 MOST_NUMBERS = 2**22
 
@@ -84,7 +80,7 @@ class _Pattern:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Measurement:
+class Measurement(NoisyFile):
     """A noisy value that was published elsewhere. Make one with `measurement(...)`; `Measurement.load(path)`, `.save`.
 
     It has the members of a Release that a likelihood reads, and no price: `guarantee` is what its publisher states, or
@@ -104,6 +100,7 @@ class Measurement:
     part: ClassVar[Part | None] = None
     simulated: ClassVar[bool] = False
     is_foreign: ClassVar[bool] = True
+    noun: ClassVar[str] = "measurement"
 
     def __post_init__(self) -> None:
         law, value = _settled(self)
@@ -114,15 +111,6 @@ class Measurement:
     def is_categorical(self) -> bool:
         """True where the value counts answers under randomized response."""
         return self.noise.counts_answers
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        return self.statistic.labels(self.schema)
-
-    @property
-    def divisor(self) -> int:
-        """What sums are divided by for reading: n for a mean, else 1."""
-        return self.statistic.divisor(self.schema)
 
     @property
     def estimate(self) -> Floats:
@@ -136,7 +124,7 @@ class Measurement:
         return f"{ELSEWHERE}{stated}."
 
     @property
-    def noise_words(self) -> str:
+    def noisechecked_words(self) -> str:
         """Its noise as the publisher states it, in a sentence."""
         return f"on the published value, as its publisher states: {self.noise.words()}"
 
@@ -160,60 +148,16 @@ class Measurement:
         return _Pattern(self.schema, self.statistic, self.law, _lattice(self))
 
     def __str__(self) -> str:
-        estimates = ", ".join(f"{value:.6g}" for value in self.published[:6])
-        more = ", ..." if len(self.published) > 6 else ""
-        return printable(f"{self.statistic} of {_size(self.schema)}, {ELSEWHERE}: {estimates}{more}")
-
-    def __repr__(self) -> str:
-        return f"<Measurement {self}>"
+        return printable(f"{self.statistic} of {self.size_words}, {ELSEWHERE}: {self.estimate_words}")
 
     def _repr_html_(self) -> str:
-        text = f"Of {_size(self.schema)}, {self.price} {self.origin}.\n\nNoise {self.noise_words}"
-        spreads = [""] * len(self.published)
-        labels, values = list(self.labels), [f"{value:.6g}" for value in self.published]
-        if self.statistic.is_local:
-            labels, values = [f"{len(self.value)} answers"], ["sorted or counted"]
-        else:
-            spreads = [f"{sd / self.divisor:.4g}" for sd in additive_law(self.law).sd]
-        rows = list(zip(labels, values, spreads, strict=False))[:MOST_SHOWN]
-        if len(values) > len(rows):
-            text += f"\n\n{len(values) - len(rows)} more components."
-        header = ("component", "noisy value", "noise sd")
-        return pieces(Section(f"Measurement: {self.statistic}", text=text, header=header, rows=rows))
-
-    def to_dict(self) -> dict[str, object]:
-        """The plain form, with its hash."""
-        return {**self._plain(), "hash": self.hash}
-
-    def to_bytes(self) -> bytes:
-        """The bytes that `save` writes."""
-        return (json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n").encode()
-
-    @property
-    def hash(self) -> str:
-        return "sha256:" + hashlib.sha256(canonical(self._plain())).hexdigest()
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the measurement as JSON; the file appears whole or not at all."""
-        write_whole(checked_path(path), self.to_bytes())
+        text = f"Of {self.size_words}, {self.price} {self.origin}.\n\nNoise {self.noise_words}"
+        return self.page(text, None if self.statistic.is_local else additive_law(self.law).sd)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Measurement:
-        """Read and check a measurement file; anything wrong with it is one clear sentence."""
-        file = checked_path(path)
-        return cls.from_bytes(read_file(file, largest=LARGEST_FILE, refuse=InvalidRelease), where=printable(path))
-
-    @classmethod
-    def from_bytes(cls, data: bytes, *, where: str = "this measurement") -> Measurement:
-        try:
-            plain = read_json(data)
-        except (ValueError, MemoryError):
-            raise InvalidRelease(f"{where} is not a whole JSON file. Ask for it again.") from None
-        return cls.from_dict(plain, where=where)
-
-    @classmethod
-    def from_dict(cls, plain: object, *, where: str = "this measurement") -> Measurement:
+    def from_dict(cls, plain: object, *, where: str = "") -> Measurement:
         """Check and read the plain form."""
+        where = where or "this measurement"
         try:
             form = MeasurementFile.model_validate_json(json.dumps(plain, allow_nan=False))
             found = cls(
@@ -289,9 +233,9 @@ def measurement(
         schema=schema,
         published=_numbers(value, sort=statistic.is_local and not noise.counts_answers),
         noise=noise,
-        dataset="" if dataset is None else _words(dataset, "dataset", LONGEST_NAME, is_needed=True),
+        dataset="" if dataset is None else checked_words(dataset, "dataset", LONGEST_NAME, is_needed=True),
         guarantee=None if guarantee is None else checked_guarantee(guarantee),
-        source=_words(source, "source", LONGEST_SOURCE),
+        source=checked_words(source, "source", LONGEST_SOURCE),
     )
 
 
@@ -322,16 +266,6 @@ def _numbers(value: object, *, sort: bool) -> tuple[float, ...]:
             f"value must be a finite number, or list one for each component (at most {MOST_NUMBERS}).", argument="value"
         )
     return tuple(float(one) for one in (np.sort(numbers) if sort else numbers))
-
-
-def _words(text: object, argument: str, longest: int, *, is_needed: bool = False) -> str:
-    if not isinstance(text, str) or len(text) > longest or not text.isprintable() or (is_needed and not text.strip()):
-        raise InvalidArgument(f"{argument} must be printable text of at most {longest} characters.", argument=argument)
-    return text
-
-
-def _size(schema: Schema) -> str:
-    return f"{schema.n} records" if schema.is_change_one else f"at most {schema.n_max} records"
 
 
 def _settled(made: Measurement) -> tuple[Law, tuple[int, ...]]:

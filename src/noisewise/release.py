@@ -11,25 +11,22 @@ for a tied table).
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from numbers import Integral
-from typing import Annotated, Any, ClassVar, Literal, Protocol, Self
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, ValidationError
 
 from noisewise.errors import InvalidArgument, InvalidRelease, NoisewiseError, Unsupported
 from noisewise.exact import fraction
-from noisewise.files import checked_path, read_file, read_json, write_whole
-from noisewise.html import MOST_SHOWN, Section, pieces
 from noisewise.laws import Form, Law, action_law, additive_law, cell_law, law_from_dict, smooth_law
-from noisewise.planning import Part, Plan, Simulable, canonical, planned_again, proven
+from noisewise.noisy_value import LARGEST_FILE, NoisyFile, NoisyValue, checked_words, digest, first_fault
+from noisewise.planning import Part, Plan, Simulable, planned_again, proven
 from noisewise.printable import printable, shown
 from noisewise.privacy.guarantee import Guarantee, guarantee_from_dict
 from noisewise.privacy.mechanism import mechanism_named
@@ -39,10 +36,21 @@ from noisewise.statistics.sensitivity import checked_weights
 from noisewise.statistics.text import is_new_in_format_2
 from noisewise.types import Floats
 
+__all__ = [
+    "LARGEST_FILE",
+    "MEASURED",
+    "NoisyValue",
+    "Release",
+    "ReleaseFile",
+    "checked_signature",
+    "json_schema",
+    "published_answers",
+]
+
 MEASURED = "noisewise-measurement/1"  # a file of a number published elsewhere, which is no release
 FORMAT, FORMAT_2 = "noisewise-release/1", "noisewise-release/2"  # 2 only where 1 has no word for what is in it
-LARGEST_FILE = 200 * 2**20
 LARGEST_VALUE = 2**100
+LONGEST_SIGNATURE = 300
 ASK_AGAIN = "A paid release is stored in its ledger; asking for it again is free."
 ENOUGH = 1 - 1e-9  # of the noise that is due; a margin for later rounding rules
 
@@ -74,57 +82,12 @@ class ReleaseFile(_Strict):
     guarantee: dict[str, StrictStr]
     value: list[Whole] | _Counts | _Answers
     ledger_head: Annotated[StrictStr, Field(max_length=128)] | None
+    signed: Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_SIGNATURE)] | None = None
     hash: Annotated[StrictStr, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 
 
-class NoisyValue(Protocol):
-    """What likelihoods, models and reports read: of a release, and of a measurement that was made elsewhere.
-
-    `value` is in whole steps of the law's lattice; `estimate` is what people read.
-    """
-
-    @property
-    def dataset(self) -> str: ...
-    @property
-    def part(self) -> Part | None: ...
-    @property
-    def schema(self) -> Schema: ...
-    @property
-    def statistic(self) -> Statistic: ...
-    @property
-    def law(self) -> Law: ...
-    @property
-    def value(self) -> tuple[int, ...]: ...
-    @property
-    def guarantee(self) -> Guarantee | None: ...
-    @property
-    def simulated(self) -> bool: ...
-    @property
-    def is_foreign(self) -> bool: ...
-    @property
-    def is_categorical(self) -> bool: ...
-    @property
-    def labels(self) -> tuple[str, ...]: ...
-    @property
-    def divisor(self) -> int: ...
-    @property
-    def estimate(self) -> Floats: ...
-    @property
-    def price(self) -> str: ...
-    @property
-    def noise_words(self) -> str: ...
-    @property
-    def origin(self) -> str: ...
-    @property
-    def hash(self) -> str: ...
-    def with_schema(self, schema: Schema, statistic: Statistic | None = None) -> Self: ...
-    def some_components(self, chosen: Sequence[int], statistic: Statistic) -> Self: ...
-    def as_plan(self) -> Simulable: ...
-    def to_dict(self) -> dict[str, object]: ...
-
-
 @dataclass(frozen=True, slots=True, repr=False)
-class Release:
+class Release(NoisyFile):
     """A published value with its own likelihood. `Release.load(path)`, `release.save(path)`."""
 
     dataset: str
@@ -137,13 +100,25 @@ class Release:
     part: Part | None = None
     simulated: bool = False
     ledger_head: str | None = None
+    signed: str | None = None  # the holder's word for a sensitivity that nobody has proved
     is_foreign: ClassVar[bool] = False
+    noun: ClassVar[str] = "release"
+    comfort: ClassVar[str] = ASK_AGAIN
 
     def __post_init__(self) -> None:
         _check(self)
 
     @classmethod
-    def of(cls, made: Plan, value: Sequence[int], *, dataset: str, ledger_head: str | None, simulated: bool) -> Release:
+    def of(
+        cls,
+        made: Plan,
+        value: Sequence[int],
+        *,
+        dataset: str,
+        ledger_head: str | None,
+        simulated: bool,
+        signed: str | None = None,
+    ) -> Release:
         """The release of a plan with its noisy value: whole numbers of lattice steps, as the plan's law draws them.
 
         A number in the units of the data is refused: it is not known on which lattice its noise was drawn, and rounded
@@ -160,6 +135,7 @@ class Release:
             part=made.part,
             simulated=simulated,
             ledger_head=ledger_head,
+            signed=signed,
         )
 
     @property
@@ -168,16 +144,7 @@ class Release:
         return self.law.form is Form.CELL
 
     @property
-    def labels(self) -> tuple[str, ...]:
-        return self.statistic.labels(self.schema)
-
-    @property
-    def divisor(self) -> int:
-        """n for a mean, the whole weight of one record for a tied table, else 1."""
-        return self.statistic.divisor(self.schema)
-
-    @property
-    def estimate(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def estimate(self) -> Floats:
         """The noisy value as people read it: value * step (/ divisor), the action for an estimator."""
         read = self.law.read(np.array([float(v) for v in self.value]))
         return read / self.divisor if self.law.form in (Form.NUMBER, Form.SCALED, Form.POINT) else read
@@ -186,12 +153,15 @@ class Release:
     def format(self) -> str:
         """The format of its file: 2 where readers of format 1 do not know a unit, a feature, a group or "leave-out"."""
         is_new = bool(self.schema.units) or bool(self.schema.left_out) or is_new_in_format_2(self.statistic)
-        return FORMAT_2 if is_new else FORMAT
+        return FORMAT_2 if is_new or self.signed is not None else FORMAT
 
     @property
     def price(self) -> str:
-        """What was paid for it."""
-        return f"{self.guarantee} ({self.guarantee.kind})."
+        """What was paid for it, and on whose word."""
+        if self.signed is None:
+            return f"{self.guarantee} ({self.guarantee.kind})."
+        word = f"its sensitivity is stated, not proved; the holder signed for it: {self.signed}"
+        return f"{self.guarantee} ({self.guarantee.kind}; {word})."
 
     @property
     def noise_words(self) -> str:
@@ -233,71 +203,19 @@ class Release:
         return replace(made, law=self.law)
 
     def __str__(self) -> str:
-        n = f"{self.schema.n} records" if self.schema.is_change_one else f"at most {self.schema.n_max} records"
-        estimates = ", ".join(f"{value:.6g}" for value in self.estimate[:6]) + (", ..." if len(self.value) > 6 else "")
         simulated = " (simulated)" if self.simulated else ""
-        return printable(f"{self.statistic} of {n} at {self.guarantee}: {estimates}{simulated}")
-
-    def __repr__(self) -> str:
-        return f"<Release {self}>"
+        return printable(f"{self.statistic} of {self.size_words} at {self.guarantee}: {self.estimate_words}{simulated}")
 
     def _repr_html_(self) -> str:
-        schema, law = self.schema, self.law
-        size = f"{schema.n} records" if schema.is_change_one else f"at most {schema.n_max} records"
-        text = f"Of {size}, at {self.guarantee}; neighbours: {schema.neighbours}. Noise: {law.words()}"
-        if self.simulated:
-            text = f"SIMULATED: it describes no real records.\n\n{text}"
-        spreads = [""] * len(self.value)
-        if law.form is Form.NUMBER and not self.statistic.is_local:
-            spreads = [f"{sd / self.divisor:.4g}" for sd in additive_law(law).sd]
-        labels = [f"{len(self.value)} answers"] if self.statistic.is_local else self.labels
-        values = ["sorted or counted"] if self.statistic.is_local else [f"{value:.6g}" for value in self.estimate]
-        rows = list(zip(labels, values, spreads, strict=False))[:MOST_SHOWN]
-        if len(self.value) > len(rows) and not self.statistic.is_local:
-            text += f"\n\n{len(self.value) - len(rows)} more components."
-        title = f"Release: {self.statistic}"
-        return pieces(Section(title, text=text, header=("component", "noisy value", "noise sd"), rows=rows))
-
-    def to_dict(self) -> dict[str, object]:
-        """The plain form, with its hash."""
-        plain = self._plain()
-        return {**plain, "hash": _digest(plain)}
-
-    def to_bytes(self) -> bytes:
-        """The bytes that `save` writes."""
-        return (json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n").encode()
-
-    @property
-    def hash(self) -> str:
-        return _digest(self._plain())
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the release as JSON; the file appears whole or not at all."""
-        write_whole(checked_path(path), self.to_bytes(), told=ASK_AGAIN)
+        text = f"Of {self.size_words}, at {self.guarantee}; neighbours: {self.schema.neighbours}. "
+        text += f"Noise: {self.law.words()}"
+        text = f"SIMULATED: it describes no real records.\n\n{text}" if self.simulated else text
+        return self.page(text, additive_law(self.law).sd if self.law.form is Form.NUMBER else None)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Release:
-        """Read and check a release file; anything wrong with it is one clear sentence."""
-        file = checked_path(path)
-        return cls.from_bytes(read_file(file, largest=LARGEST_FILE, refuse=InvalidRelease), where=printable(path))
-
-    @classmethod
-    def from_bytes(cls, data: bytes, *, where: str = "this release") -> Release:
-        if not isinstance(data, bytes | bytearray):
-            raise InvalidRelease(f"{where} must be the bytes of a file, not a {type(data).__name__}.")
-        if len(data) > LARGEST_FILE:
-            raise InvalidRelease(f"{where} is larger than {LARGEST_FILE // 2**20} MB; that is no release.")
-        try:
-            plain = read_json(bytes(data))
-        except (json.JSONDecodeError, UnicodeDecodeError, MemoryError):
-            raise InvalidRelease(f"{where} is not a whole JSON file. Ask for it again.") from None
-        except ValueError as error:
-            raise InvalidRelease(f"{where} is not a whole JSON file: {error}. Ask for it again.") from None
-        return cls.from_dict(plain, where=where)
-
-    @classmethod
-    def from_dict(cls, plain: object, *, where: str = "this release") -> Release:
+    def from_dict(cls, plain: object, *, where: str = "") -> Release:
         """Check and read the plain form."""
+        where = where or "this release"
         if not isinstance(plain, Mapping):
             raise InvalidRelease(f"{where} is not a release: expected a JSON object.")
         if plain.get("format") == MEASURED:
@@ -315,10 +233,10 @@ class Release:
         try:
             # Validated as JSON text: there lists are lists and numbers are numbers, in the order of the file.
             form = ReleaseFile.model_validate_json(json.dumps(dict(plain), allow_nan=False))
-            digest = _digest({key: value for key, value in plain.items() if key != "hash"})
+            hashed = digest({key: value for key, value in plain.items() if key != "hash"})
         except (ValidationError, ValueError, TypeError, RecursionError) as error:
             raise InvalidRelease(f"{where} is not a valid release: {first_fault(error)}.") from None
-        if form.hash != digest:
+        if form.hash != hashed:
             raise InvalidRelease(f"{where} was changed after it was made: its hash does not match. Ask for it again.")
         try:
             release = _from_form(cls, form)
@@ -353,7 +271,29 @@ class Release:
             "guarantee": self.guarantee.to_dict(),
             "value": values,
             "ledger_head": self.ledger_head,
+            **({} if self.signed is None else {"signed": self.signed}),
         }
+
+
+def checked_signature(statistic: Statistic, signed: object) -> str | None:
+    """The holder's word for what nobody has proved: needed there, and nowhere else."""
+    unproved = statistic.unproved
+    if not unproved:
+        if signed is not None:
+            raise InvalidArgument(
+                f"signed= is for statistics of one's own; the sensitivity of {statistic.kind} is proved here.",
+                argument="signed",
+            )
+        return None
+    if signed is None:
+        raise InvalidArgument(
+            f"Written outside this library: {', '.join(unproved)} of {statistic.kind}. So that one record moves it no "
+            "farther than it states is its author's word. Write it as a row of features "
+            "(FeatureSums), whose sensitivity is computed; or sign for it: make_release(..., signed='checked by ..., "
+            "see ...'), which the release will say.",
+            argument="signed",
+        )
+    return checked_words(signed, "signed", LONGEST_SIGNATURE, is_needed=True)
 
 
 def published_answers(made: Plan, answers: Sequence[int]) -> list[int]:
@@ -395,6 +335,7 @@ def _from_form(cls: type[Release], form: ReleaseFile) -> Release:
         part=part,
         simulated=form.simulated,
         ledger_head=form.ledger_head,
+        signed=form.signed,
     )
 
 
@@ -437,6 +378,8 @@ def _check_records(release: Release) -> None:
 def _check_promise(release: Release) -> None:
     """Plan the release again: its noise must be at least what its guarantee asks for, whoever wrote the file."""
     law, statistic = release.law, release.statistic
+    if not (release.simulated and release.signed is None):  # made-up records need nobody's word
+        checked_signature(statistic, release.signed)
     due = planned_again(release)
     share = law.share_of_noise(due.law) if law.family == due.law.family else 0.0
     if share < ENOUGH and not _is_shown_enough(law, due, share):
@@ -468,10 +411,6 @@ def _is_shown_enough(law: Law, due: Plan, share: float) -> bool:
     )
 
 
-def _digest(plain: Mapping[str, object]) -> str:
-    return "sha256:" + hashlib.sha256(canonical(dict(plain))).hexdigest()
-
-
 def _steps_of(law: Law) -> tuple[float, ...]:
     """The lattice of a law; nothing where what it publishes is on none."""
     if law.form is Form.SCALED:
@@ -496,12 +435,3 @@ def _in_steps(value: object) -> tuple[int, ...]:
             )
         steps.append(int(entry))
     return tuple(steps)
-
-
-def first_fault(error: Exception) -> str:
-    """What is wrong with a file, in a few words that quote nothing of it."""
-    if isinstance(error, ValidationError):
-        detail = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(step) for step in detail["loc"]) or "the file"
-        return f"{where}: {detail['msg']}"
-    return "its values cannot be read"

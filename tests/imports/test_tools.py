@@ -15,6 +15,7 @@ import types
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import gammaln
 
 import noisewise as nw
 from noisewise.graphical import observed as graphical
@@ -59,6 +60,42 @@ def posterior_mean_of_share(y, n, log_noise):
     s = np.arange(n + 1)
     weights = np.exp(log_noise(y - s) - np.max(log_noise(y - s)))
     return np.sum(weights * (s + 1) / (n + 2)) / weights.sum()
+
+
+def exact_table(published, log_noise, p):
+    """log p(published | p) of a table of three cells, by every table of 1000 records and the noise as it is stated."""
+    s = np.arange(1001)
+    first, second = (one.ravel() for one in np.meshgrid(s, s, indexing="ij"))
+    tables = np.stack([first, second, 1000 - first - second])[:, first + second <= 1000]
+    near = np.all(np.abs(tables - np.asarray(published)[:, None]) < 250, axis=0)  # 30 sd of any noise used here
+    tables = tables[:, near]
+    noise = np.sum([log_noise(y - cell, j) for j, (y, cell) in enumerate(zip(published, tables, strict=True))], axis=0)
+    ways = gammaln(1001) - gammaln(tables + 1.0).sum(axis=0) + noise
+    return np.array([np.logaddexp.reduce(ways + np.log(one) @ tables) for one in p])
+
+
+def our_release(measured, statistic, step=2.0**-20):
+    """The same numbers as a release of our own with the same law, on a lattice that is not the measurement's."""
+    law = measured.law.__class__(measured.law.scale, (step,) * measured.law.size)
+    value = tuple(round(one / step) for one in measured.published)
+    weights = nw.plan(statistic, measured.schema, guarantee=nw.PureDP(1)).weights
+    return Release("ours", measured.schema, statistic, weights, law, nw.PureDP(1), value)
+
+
+def shares_near(measured, size=6):
+    """Shares where the posterior is, spread over some of its standard deviations."""
+    return np.random.default_rng().dirichlet(np.maximum(measured.published, 1.0), size)
+
+
+def same_posterior(one, two, population, theta, tolerance=1e-6):
+    """Whether two numbers tell the same: their likelihoods differ by a constant, and the same seed draws the same."""
+    laws = [nw.likelihood_of(given, population).log_likelihood(theta) for given in (one, two)]
+    drawn = [nw.infer(given, population, seed=1, progress=False) for given in (one, two)]
+    gap = laws[0] - laws[1]
+    name = population.free[0]
+    # A draw picks a table by a number between 0 and 1; where two tables meet, the last digit may pick the other.
+    apart = np.mean(np.abs(drawn[0].draws[name] - drawn[1].draws[name]) > 1e-6)
+    return np.max(np.abs(gap - gap[0])) < tolerance and apart < 0.01
 
 
 # ---- OpenDP ----
@@ -149,10 +186,17 @@ def test_a_table_from_pipelinedp_has_the_likelihood_of_its_law(kind):
     assert np.array(measured.law.sd) == pytest.approx([by_key[level].count_noise_stddev for level in "nes"], rel=1e-6)
     assert measured.law.mixture().is_laplace == (kind == "LAPLACE")
     assert np.abs(np.array(measured.published) - 1000 / 3).max() < 60
-    posterior = nw.infer(measured, REGIONS, seed=1, progress=False)
-    ours = nw.infer(nw.measurement(nw.Histogram("region"), SCHEMA, measured.published, noise=measured.noise), REGIONS,
-                    seed=1, progress=False)  # fmt: skip
-    assert posterior.mean["p"] == pytest.approx(ours.mean["p"], rel=1e-9)
+    theta = {"p": shares_near(measured)}
+    assert same_posterior(measured, our_release(measured, nw.Histogram("region")), REGIONS, theta)
+    sd = [by_key[level].count_noise_stddev for level in "nes"]
+    noise = {
+        "LAPLACE": lambda v, j: -np.abs(v) * math.sqrt(2) / sd[j],
+        "GAUSSIAN": lambda v, j: -0.5 * (v / sd[j]) ** 2,
+    }
+    gap = nw.likelihood_of(measured, REGIONS).log_likelihood(theta) - exact_table(
+        measured.published, noise[kind], theta["p"]
+    )
+    assert np.max(np.abs(gap - gap[0])) < 1e-6
 
 
 Metrics = collections.namedtuple("MetricsTuple", ["count", "count_noise_stddev"])
@@ -230,13 +274,20 @@ def test_a_value_clipped_to_a_bound_is_refused():
 # ---- mbi ----
 
 
-def test_marginals_from_mbi_are_read_as_a_release_of_the_same_law():
+def mbi_measurements(sd, *cliques):
+    """Noisy marginals of a data set of mbi's own, as its users make them."""
     mbi = pytest.importorskip("mbi", reason="mbi is not installed (pip install noisewise[peers])")
-    counts = np.array([[210.0, 190.0, 300.0], [120.0, 80.0, 100.0]])
     rng = np.random.default_rng()
-    noisy = counts.ravel() + rng.normal(0, 5, 6)
-    region = counts.sum(axis=0) + rng.normal(0, 5, 3)
-    given = [mbi.LinearMeasurement(noisy, ("smoker", "region"), 5.0), mbi.LinearMeasurement(region, ("region",), 5.0)]
+    records = {"smoker": (np.arange(1000) % 10 < 3).astype(int), "region": np.arange(1000) % 3}
+    data = mbi.Dataset(records, mbi.Domain(["smoker", "region"], [2, 3]))
+    counts = [np.asarray(data.project(clique).datavector()) for clique in cliques]
+    noisy = [one + rng.normal(0, sd, one.size) for one in counts]
+    return [mbi.LinearMeasurement(one, clique, sd) for one, clique in zip(noisy, cliques, strict=True)]
+
+
+def test_marginals_from_mbi_are_read_as_a_release_of_the_same_law():
+    given = mbi_measurements(5.0, ("smoker", "region"), ("region",))
+    noisy, region = (np.asarray(one.noisy_measurement) for one in given)
     first, second = nw.imports.mbi(given, SCHEMA, dataset="adult")
     assert first.estimate == pytest.approx(noisy, rel=1e-6)
     assert first.labels[1] == nw.Marginals(("smoker", "region")).labels(SCHEMA)[1]
@@ -248,6 +299,20 @@ def test_marginals_from_mbi_are_read_as_a_release_of_the_same_law():
     with pytest.raises(nw.InvalidArgument, match="whose records"):
         nw.infer(nw.imports.mbi(given, SCHEMA), nw.GraphicalModel([("smoker", "region")], SCHEMA), progress=False)
     assert len(nw.imports.mbi(given[0], SCHEMA)) == 1
+
+
+def test_a_table_from_mbi_has_the_posterior_of_our_own_release():
+    (measured,) = nw.imports.mbi(mbi_measurements(5.0, ("region",)), SCHEMA)
+    theta = {"p": shares_near(measured)}
+    assert same_posterior(measured, our_release(measured, nw.Marginals(("region",))), REGIONS, theta)
+    exact = exact_table(measured.published, lambda v, _: -0.5 * (v / 5) ** 2, theta["p"])
+    gap = nw.likelihood_of(measured, REGIONS).log_likelihood(theta) - exact
+    assert np.max(np.abs(gap - gap[0])) < 1e-6
+    joint = nw.Joint(smoker=SHARE, region=REGIONS)
+    (both,) = nw.imports.mbi(mbi_measurements(5.0, ("smoker", "region")), SCHEMA)
+    at = {"smoker.p": np.array([0.28, 0.3, 0.32]), "region.p": shares_near(measured, 3)}
+    laws = [nw.likelihood_of(one, joint).log_likelihood(at) for one in (both, our_release(both, both.statistic))]
+    assert laws[0] - laws[0][0] == pytest.approx(laws[1] - laws[1][0], abs=1e-6)
 
 
 def test_a_marginal_from_mbi_has_the_exact_posterior():

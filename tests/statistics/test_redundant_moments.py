@@ -175,7 +175,7 @@ def test_moments_of_numbers_are_written_as_before(tmp_path):
 def test_a_file_that_lists_other_entries_is_refused(tmp_path, entries):
     plain = released(nw.Moments(["age", SMOKES], ILL), tmp_path, "new").to_dict()
     plain["statistic"]["entries"] = entries
-    from noisewise.release import _digest
+    from noisewise.noisy_value import digest as _digest
 
     plain["hash"] = _digest({key: value for key, value in plain.items() if key != "hash"})
     with pytest.raises(InvalidRelease):

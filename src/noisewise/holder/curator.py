@@ -22,23 +22,28 @@ from noisewise.holder.ledger import Account, Ledger, Order
 from noisewise.holder.table import Table
 from noisewise.laws import ExponentialQuantile, Form, action_law, cell_law, smooth_law
 from noisewise.planning import Plan
-from noisewise.release import Release
+from noisewise.release import Release, checked_signature
 from noisewise.statistics import Quantile
 
 Drawer = Callable[[], Sequence[int]]
 NEARBY_RANKS = 2000  # order statistics fetched on each side of a private quantile before the rest is asked by rank
 
 
-def make_release(table: Table, plan: Plan, *, ledger: Ledger) -> Release:
-    """Release `plan` from `table`, paid from `ledger`; the same request again is the same release, free."""
-    return _made(table, {"plan": plan}, ledger)[0]
+def make_release(table: Table, plan: Plan, *, ledger: Ledger, signed: str | None = None) -> Release:
+    """Release `plan` from `table`, paid from `ledger`; the same request again is the same release, free.
+
+    Parameters: `signed` is the holder's word for a statistic of one's own whose sensitivity nobody here has proved: who
+    answers for it, and where it is shown. The release says it to every reader.
+    """
+    return _made(table, {"plan": plan}, ledger, signed)[0]
 
 
-def make_releases(table: Table, plans: Sequence[Plan], *, ledger: Ledger) -> list[Release]:
+def make_releases(table: Table, plans: Sequence[Plan], *, ledger: Ledger, signed: str | None = None) -> list[Release]:
     """Release every plan from `table`, paid from `ledger` in one transaction: all of them, or none and nothing spent.
 
     Parameters: `plans` lists plans made with `table.schema`; equal ones are charged once, what the ledger stores costs
-    nothing, disjoint parts are charged in parallel. `ledger.bill(plans)` says the sum beforehand.
+    nothing, disjoint parts are charged in parallel. `ledger.bill(plans)` says the sum beforehand. `signed` as in
+    make_release, for those of the plans that need it.
     Returns the releases in the order of the plans.
 
         mean, count = make_releases(table, [plan(Mean("income"), ...), plan(Count(...), ...)], ledger=ledger)
@@ -47,12 +52,15 @@ def make_releases(table: Table, plans: Sequence[Plan], *, ledger: Ledger) -> lis
         raise InvalidArgument(
             "plans must list one plan or more, each made with plan(...). Nothing was spent.", argument="plans"
         )
-    return _made(table, {f"plans[{k}]": plan for k, plan in enumerate(plans)}, ledger)
+    return _made(table, {f"plans[{k}]": plan for k, plan in enumerate(plans)}, ledger, signed)
 
 
-def _made(table: Table, named: Mapping[str, Plan], ledger: Ledger) -> list[Release]:
+def _made(table: Table, named: Mapping[str, Plan], ledger: Ledger, signed: str | None) -> list[Release]:
     """The releases of all plans, each under the name that a refusal calls it by."""
     _check_arguments(table, named, ledger)
+    needed = [plan for plan in named.values() if plan.statistic.unproved]
+    for plan in needed or named.values():
+        checked_signature(plan.statistic, signed)
     plans = tuple(ledger.as_stored(tuple(named.values())))
     key = ledger.fingerprint_key()
     has_places = any(map(_depends_on_places, plans))
@@ -72,7 +80,7 @@ def _made(table: Table, named: Mapping[str, Plan], ledger: Ledger) -> list[Relea
                 fault="changed",
             )
         orders = [
-            replace(order, produce=partial(_produced, plan, drawers[order.request]))
+            replace(order, produce=partial(_produced, plan, drawers[order.request], signed))
             if order.request in drawers
             else order
             for plan, order in zip(plans, orders, strict=True)
@@ -111,8 +119,11 @@ def _order(plan: Plan, identity: tuple[str, str | None]) -> Order:
     return Order(plan.request(), plan.cost, plan.part, fingerprint, _gone, places)
 
 
-def _produced(plan: Plan, drawer: Drawer, account: Account) -> bytes:
-    release = Release.of(plan, drawer(), dataset=account.dataset, ledger_head=account.head, simulated=False)
+def _produced(plan: Plan, drawer: Drawer, signed: str | None, account: Account) -> bytes:
+    word = signed if plan.statistic.unproved else None
+    release = Release.of(
+        plan, drawer(), dataset=account.dataset, ledger_head=account.head, simulated=False, signed=word
+    )
     # Read back before it is paid for: what nobody can open must not be sold.
     if Release.from_bytes(release.to_bytes()) != release:
         raise NoisewiseError("The release would not read back as it was written. Nothing was spent.")
