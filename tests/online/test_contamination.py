@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy import integrate, stats
@@ -25,7 +27,7 @@ def told(rng, query):
         return float(rng.normal(48, 21))
     if kind == 3:
         edges = query.edges or (query.low, query.high)
-        places = [edges[0] - 1, *(0.5 * (a + b) for a, b in zip(edges, edges[1:], strict=False)), edges[-1] + 1]
+        places = [edges[0] - 1, *(0.5 * (a + b) for a, b in pairwise(edges)), edges[-1] + 1]
         return float(rng.choice(places if query.edges else [query.low, query.high]))
     return 1e9 if kind == 1 else -1e9
 
