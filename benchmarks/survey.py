@@ -99,8 +99,8 @@ def several_runs(people: int, at_once: int, runs: int) -> None:
             apart.append(sd)
             spent, sd = through_the_store(Path(name), people, at_once, seed)
             together.append(sd)
-            print(f"  run {seed}: {alone:.1f} s one by one, {spent:.1f} s through the store, ratio {spent / alone:.2f}; "
-                  "all counted, equal to the replay", flush=True)  # fmt: skip
+            told = f"{alone:.1f} s one by one, {spent:.1f} s through the store, ratio {spent / alone:.2f}"
+            print(f"  run {seed}: {told}; all counted, equal to the replay", flush=True)
     for key in apart[0]:
         one, other = (float(np.mean([sd[key] for sd in some])) for some in (apart, together))
         print(f"  sd of {key}: {one:.4f} one by one, {other:.4f} with {at_once} at a time, ratio {other / one:.3f}")
