@@ -67,10 +67,11 @@ class Query:
         is_cells = edges is not None or levels is not None
         if [end is None for end in (low, high)] != [is_cells] * 2 or (edges is not None and levels is not None):
             raise InvalidArgument("A query has either low and high, or edges, or levels.", argument="query")
-        if id is not None and not (isinstance(id, str) and len(id) <= LONGEST_ID):
-            raise InvalidArgument(f"id must be a text of at most {LONGEST_ID} characters.", argument="id")
-        if column is not None and not (isinstance(column, str) and column):
-            raise InvalidArgument(f"column = {column!r:.60}; it is the name of what is asked about.", argument="column")
+        for argument, text in (("id", id), ("column", column)):
+            if text is not None and not (isinstance(text, str) and len(text) <= LONGEST_ID):
+                raise InvalidArgument(
+                    f"{argument} must be a text of at most {LONGEST_ID} characters.", argument=argument
+                )
         bounds = None if is_cells else Bounded(low, high)
         object.__setattr__(self, "low", None if bounds is None else bounds.low)
         object.__setattr__(self, "high", None if bounds is None else bounds.high)

@@ -84,6 +84,7 @@ WRONG = {
     "a truth for another parameter": (SPEC.replace("mean = 45, sd", "middle = 45, sd"), "mean, sd"),
     "a truth outside its support": (SPEC.replace("sd = 10 }", "sd = -1 }"), "truth"),
     "two truths": (SPEC.replace("mean = 45, sd = 10", "mean = [45, 46], sd = [10, 11]"), "one number"),
+    "several columns": (SPEC.replace("[survey]", 'other = "bernoulli(p=beta(1, 1))"\n\n[survey]'), "several columns"),
     "no people": (SPEC.replace("n = 25", "n = 0"), "n"),
     "particles in words": (SPEC.replace("n_particles = 50", 'n_particles = "many"'), "n_particles"),
     "a score that is a list": (SPEC + "score = [1]\n", "score"),

@@ -15,6 +15,7 @@ from noisewise.online.answer_law import AnswerLaw
 from noisewise.online.asked import Asked, asked_cells, asked_clip, asked_of
 from noisewise.online.candidates import FAMILIES, candidates, checked_families
 from noisewise.online.design import Design, grid_steps
+from noisewise.online.scores import Score
 
 NORMAL = nw.Normal(mean=stats.norm(50, 50), sd=stats.halfnorm(scale=50))
 AT = {"mean": 40.0, "sd": 13.0}
@@ -67,7 +68,7 @@ def test_information_of_a_poisson_answer_is_that_of_its_enumeration():
 
 def designed(population, guarantee, families, score="logdet", fixed=()):
     law, transform = AnswerLaw(population), Transform(population.supports)
-    return Design(law, guarantee, transform, families=families, fixed=fixed, score=score)
+    return Design(law, guarantee, transform, families=families, fixed=fixed, score=Score.of(score))
 
 
 COVARIANCES = {

@@ -14,6 +14,7 @@ from noisewise.online.answer_law import AnswerLaw
 from noisewise.online.asked import asked_cells, asked_clip
 from noisewise.online.candidates import FAMILIES, candidates, quantiles
 from noisewise.online.design import Design
+from noisewise.online.scores import Score
 
 
 def told(population, query, at):
@@ -71,7 +72,7 @@ def test_a_question_that_tells_nothing_is_not_asked_while_another_tells_somethin
     law, transform, guarantee = AnswerLaw(population), Transform(population.supports), nw.PureDP(1)
     useless, useful = asked_cells((1.5,), guarantee), asked_cells((0.5,), guarantee)
     for score in ("logdet", "a-optimal", "location", "harmonic"):
-        design = Design(law, guarantee, transform, families=(), fixed=[useless, useful], score=score)
+        design = Design(law, guarantee, transform, families=(), fixed=[useless, useful], score=Score.of(score))
         for place in (0.0, 25.0, -25.0):  # far out log det(1 + F) cannot tell F from 0
             assert design.choose(np.array([place]), np.eye(1)) == useful
 
@@ -113,7 +114,7 @@ def test_at_high_rates_the_best_question_is_that_of_the_normal_law(rate, guarant
     )  # of what an answer without noise tells
     normal = nw.Normal(mean=stats.norm(0, 1), sd=1)
     design = Design(AnswerLaw(normal), guarantee, Transform(normal.supports), families=families, fixed=(),
-                    score="location")  # fmt: skip
+                    score=Score.of("location"))  # fmt: skip
     assert design.base is not None
     assert found == pytest.approx(design.base.information[:, 0, 0].max(), rel=0.03)
 
@@ -158,7 +159,7 @@ def test_a_prior_under_which_the_origin_has_no_scale_is_judged_once_all_the_same
     """low and high of a uniform law are both 0 at the origin of the walking scale; some prior draws have high < low."""
     population = nw.Uniform(low=stats.norm(0, 1), high=stats.norm(3, 1))
     law, transform = AnswerLaw(population), Transform(population.supports)
-    design = Design(law, nw.PureDP(2), transform, families=FAMILIES, fixed=(), score="logdet")
+    design = Design(law, nw.PureDP(2), transform, families=FAMILIES, fixed=(), score=Score.of("logdet"))
     assert len(design.moving) == 2
     assert design.base is not None
     assert np.isfinite(design.base.information).all()

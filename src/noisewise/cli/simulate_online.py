@@ -104,6 +104,11 @@ def _described(population: Any, section: Mapping[str, Any], n: int | None) -> De
     )
     for queries in ways.values():
         _survey(found, queries, seed=0)  # so that nothing is wrong any more when the first person is asked
+    if len(population.columns) > 1 or any(support.size for support in population.supports.values()):
+        raise InvalidSpec(
+            "simulate-online tries surveys about one number; [population] has levels, or several columns.",
+            where="survey",
+        )
     return replace(found, truth=_truth(population, section["truth"])) if "truth" in section else found
 
 

@@ -70,6 +70,8 @@ class Desk:
         self.store = store
         self._line: queue.SimpleQueue[Act[Any] | None] = queue.SimpleQueue()
         self._known: dict[str, Query] = {}
+        self._door = threading.Lock()  # so that nobody lines up behind the one who leaves last
+        self._is_left = False
         self._writer = threading.Thread(target=self._write, name="survey-writer", daemon=True)
         self._writer.start()
 
@@ -80,8 +82,11 @@ class Desk:
         self.leave()
 
     def leave(self) -> None:
-        """Finish what waits, and stop."""
-        self._line.put(None)
+        """Finish what waits, and stop; whoever comes later is refused."""
+        with self._door:
+            if not self._is_left:
+                self._is_left = True
+                self._line.put(None)
         self._writer.join()
 
     # ---- what people ask for ----
@@ -95,7 +100,9 @@ class Desk:
                 return self._read(*found)
             if time.monotonic() >= until:
                 raise SurveyError(
-                    "There is no query to hand out: the learner is not running, or behind. Try again.", reason="pool"
+                    "There is no query to hand out: the learner is not running, behind, or has nothing more to ask. "
+                    "Try again.",
+                    reason="pool",
                 )
             time.sleep(PAUSE_SECONDS)
 
@@ -126,7 +133,10 @@ class Desk:
     def submit(self, work: Callable[[Session], T]) -> Future[T]:
         """Something of one's own in the next transaction: what comes of it is told after the commit."""
         act = Act(work)
-        self._line.put(act)
+        with self._door:
+            if self._is_left:
+                raise SurveyError("This desk was left; open another one. Nothing was changed.", reason="left")
+            self._line.put(act)
         return act.future
 
     def _done(self, work: Callable[[Session], T]) -> T:

@@ -7,7 +7,12 @@
     replay(store)                   what is known, from the log alone
 
 What is known is a function of the log, so a learner may die at any instant: the next one knows the same, bit for bit,
-whatever snapshot it begins from. Two at once are a waste and no harm: both would write the same.
+whatever snapshot it begins from. Two at once are a waste and no harm: both know the same, and a number of the pool is
+taken once. A snapshot carries a digest of itself, of its survey and its position: one that was damaged or moved is left
+aside, which costs time and nothing else.
+
+Where no question can be put in numbers any more (everyone has the same value, as far as doubles can tell) the pool is
+not filled again, `problem` says why, and what is still answered is learnt.
 
 The pool is small (16): a query that waits in it was designed before the answers that come meanwhile. No loss was seen
 with 16 queries outstanding, 4-13 % larger standard deviations with 256.
@@ -15,17 +20,18 @@ with 16 queries outstanding, 4-13 % larger standard deviations with 256.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from json import dumps, loads
 
 import numpy as np
 
 from noisewise.collector.store import Line, Session, Store, close
-from noisewise.errors import SurveyError
+from noisewise.errors import SurveyError, Unsupported
 from noisewise.inference.archive import DAMAGED
 from noisewise.inference.posterior import Posterior
 from noisewise.online.answers import Answers
@@ -55,6 +61,7 @@ class Learner:
         if stop is not None:
             stop.check(self.engine)
         self.position = 0
+        self.problem: str | None = None  # why nobody can be asked, where that is so
         self._questions: dict[int, Question] = {}
         self.state = self.engine.begin()
         with store.session() as session:
@@ -67,7 +74,7 @@ class Learner:
             position, questions = int(where), dict[int, Question]()
             answered = Answers.of(answers_of(self.store.lines(session, until=position), questions))
             try:
-                state = _read(self.engine, data, answered)
+                state = _read(self.engine, _unsealed(bytes(data), self.store.name, position), answered)
             except DAMAGED:
                 continue
             self.state, self.position, self._questions = state, position, questions
@@ -96,9 +103,14 @@ class Learner:
         pooled, last = session.rows("SELECT count(*) FILTER (WHERE state = 'pooled'), max(number) FROM queries")[0]
         first = 0 if last is None else int(last) + 1
         queries = []
+        self.problem = None
         for number in range(first, first + self.pool - int(pooled)):
             label = f"{self.store.name}-{uuid.uuid4().hex[:16]}-{number}"
-            queries.append((number, planned_query(self.engine, self.state, number, label)))
+            try:
+                queries.append((number, planned_query(self.engine, self.state, number, label)))
+            except Unsupported as error:
+                self.problem = str(error)
+                break
         if not queries:
             return
         with suppress(SurveyError), session.transaction():
@@ -116,7 +128,9 @@ class Learner:
         """Keep what is known, and the last one before it."""
         with session.transaction():
             session.run(
-                "INSERT INTO snapshots VALUES (?, ?) ON CONFLICT DO NOTHING", self.position, _written(self.state)
+                "INSERT INTO snapshots VALUES (?, ?) ON CONFLICT (position) DO UPDATE SET state = excluded.state",
+                self.position,
+                _sealed(_written(self.state), self.store.name, self.position),
             )
             session.run(
                 "DELETE FROM snapshots WHERE position NOT IN (SELECT position FROM snapshots ORDER BY position DESC "
@@ -125,12 +139,13 @@ class Learner:
         self._kept = self.state.answers
 
     def run(self, until: Callable[[], bool]) -> None:
-        """Follow the log until told to stop; a lost connection is opened again."""
+        """Follow the log until told to stop; a lost connection is opened again, as soon as there is a database."""
         while not until():
-            with suppress(*self.store.database.failures), self.store.session() as session:
+            with suppress(*self.store.database.failures), closing(Session(self.store.database)) as session:
                 while not until():
                     if not self._step(session):
                         time.sleep(IDLE_SECONDS)
+            time.sleep(IDLE_SECONDS)
 
     def posterior(self) -> Posterior:
         """The posterior as far as the log is read."""
@@ -154,6 +169,19 @@ def answers_of(lines: Iterable[Line], questions: dict[int, Question]) -> Iterato
             questions[line.number] = question_of(Query.from_dict(loads(line.body or "")))
         elif line.kind == ANSWERED and line.number is not None:
             yield questions.pop(line.number), int(line.body or "")
+
+
+def _sealed(data: bytes, name: str, position: int) -> bytes:
+    """A snapshot behind the digest of what it is, whose it is, and where it belongs."""
+    return hashlib.sha256(f"{name} {position} ".encode() + data).digest() + data
+
+
+def _unsealed(data: bytes, name: str, position: int) -> bytes:
+    """A snapshot as it was kept; ValueError for one that was not kept like this."""
+    own = data[hashlib.sha256().digest_size :]
+    if _sealed(own, name, position) != data:
+        raise ValueError("a damaged snapshot")
+    return own
 
 
 def _written(state: State) -> bytes:

@@ -52,8 +52,8 @@ class AnswerLaw:
     def __init__(self, population: object) -> None:
         if not isinstance(population, Population):
             raise InvalidArgument(
-                "A question is about one column: give its population, such as Normal(...), "
-                f"not {type(population).__name__}.",
+                "A question is about one column: give its population, such as Normal(...), or a Joint(...) of several "
+                f"such, not {type(population).__name__}.",
                 argument="population",
             )
         if population.is_discrete and not _is_whole(population):

@@ -25,7 +25,6 @@ from noisewise.online.answer_law import AnswerLaw
 from noisewise.online.asked import Asked
 from noisewise.online.clipped_record import log_noise
 from noisewise.populations.parameters import UNIT, Array, Supports, Theta
-from noisewise.populations.population import Population
 
 __all__ = ["LIES", "ContaminatedLaw", "checked_share", "log_prior", "sample_prior"]
 
@@ -71,7 +70,7 @@ def _weights(share: float) -> Array:
 class ContaminatedLaw:
     """The law of answers about one column some of whose people do not tell the truth; theta holds their shares."""
 
-    __slots__ = ("honest",)
+    __slots__ = ("honest", "population")
     form = "contaminated"
 
     def __init__(self, honest: AnswerLaw) -> None:
@@ -81,11 +80,7 @@ class ContaminatedLaw:
                 "cannot be told from the shares of the levels themselves."
             )
         self.honest = honest
-
-    @property
-    def population(self) -> Population:
-        """Of those who are honest."""
-        return self.honest.population
+        self.population = honest.population  # of those who are honest
 
     def place(self, theta: Theta) -> tuple[Array, Array]:
         """Location and scale (K,) of those who are honest."""

@@ -25,7 +25,7 @@ from noisewise.online.answer_law import AnswerLaw
 from noisewise.online.asked import Asked
 from noisewise.online.candidates import NARROWEST, candidates, quantiles
 from noisewise.online.interval import best_on_base
-from noisewise.online.scores import Score, ScoreLike
+from noisewise.online.scores import Score
 from noisewise.populations.parameters import Array
 from noisewise.privacy.guarantee import Guarantee
 
@@ -73,10 +73,10 @@ class Design:
         *,
         families: tuple[str, ...],
         fixed: Sequence[Asked],
-        score: ScoreLike | Score,
+        score: Score,
     ) -> None:
         self.law, self.guarantee, self.transform = law, guarantee, transform
-        self.families, self.fixed, self.score = families, tuple(fixed), Score.of(score)
+        self.families, self.fixed, self.score = families, tuple(fixed), score
         self.tables: dict[tuple[float, ...], Table] = {}
         self.is_one = not families and len(self.fixed) == 1
         self.reference = _reference(law, transform)

@@ -204,8 +204,8 @@ class Engine:
         found: dict[str, tuple[float, float]] = {}
         named = {("p" if part.column is None else f"{part.column}.p"): part.levels for part in self.law.parts.values()}
         for name, (mean, sd) in state.moments(self.target).items():
-            if isinstance(mean, float) and isinstance(sd, float):
-                found[name] = mean, sd
+            if not np.ndim(mean):
+                found[name] = float(mean), float(sd)
                 continue
             levels = named.get(name) or range(np.size(mean))
             each = zip(levels, np.ravel(mean).tolist(), np.ravel(sd).tolist(), strict=True)
@@ -373,14 +373,18 @@ def _read_queries(given: Queries, law: SurveyLaw, guarantee: Guarantee) -> tuple
     listed = [given] if isinstance(given, str | Query) else given
     if not isinstance(listed, Iterable):
         raise InvalidArgument("queries must be a family, a Query, or a list of them.", argument="queries")
-    listed = list(listed)
+    names: list[str] = []
+    queries: list[Query] = []
     for one in listed:
-        if not isinstance(one, str | Query):
+        if isinstance(one, Query):
+            queries.append(one)
+        elif isinstance(one, str):
+            names.append(one)
+        else:
             raise InvalidArgument(f"queries holds {one!r:.60}: each is a family or a Query.", argument="queries")
-    if not listed:
+    if not names and not queries:
         raise InvalidArgument("queries is empty: there is nothing to ask.", argument="queries")
-    fixed = tuple(_checked(question_of(query).query(), law, guarantee) for query in listed if isinstance(query, Query))
-    names = [name for name in listed if not isinstance(name, Query)]
+    fixed = tuple(_checked(question_of(query).query(), law, guarantee) for query in queries)
     wanted: object = "auto" if names == ["auto"] else names
     found: set[str] = set()
     for part in law.parts.values():

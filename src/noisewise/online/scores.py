@@ -41,12 +41,10 @@ class Score:
     function: ScoreFunction | None = None
 
     @classmethod
-    def of(cls, given: ScoreLike | Score) -> Score:
+    def of(cls, given: ScoreLike) -> Score:
         """A score as it was given; else a sentence."""
-        if isinstance(given, Score):
-            return given
-        if isinstance(given, str) and given in SCORES:
-            return cls(given)
+        if given in SCORES:
+            return cls(str(given))
         if isinstance(given, Mapping):
             weights = tuple((str(name), float(fraction(w, "score", minimum=0))) for name, w in given.items())
             if not any(weight > 0 for _, weight in weights):

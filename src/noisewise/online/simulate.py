@@ -18,12 +18,16 @@ from noisewise.planning import Plan
 from noisewise.query import Answer, Query
 from noisewise.statistics.evaluation import cell_index
 
-__all__ = ["simulated_answer"]
+__all__ = ["simulated_answer", "simulated_person"]
 
 
-def simulated_answer(rng: np.random.Generator, query: Query, x: float | Mapping[str, float]) -> Answer:
-    """How a person whose value is x, or who has such values by column, might answer."""
-    x = x[query.asks_about] if isinstance(x, Mapping) else x
+def simulated_person(rng: np.random.Generator, query: Query, values: Mapping[str, float]) -> Answer:
+    """How a person who has such values by column might answer."""
+    return simulated_answer(rng, query, values[query.asks_about])
+
+
+def simulated_answer(rng: np.random.Generator, query: Query, x: float) -> Answer:
+    """How a person whose value is x might answer."""
     plan = _plan(question_of(query))
     law = plan.law
     if law.form is Form.CELL:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -56,25 +57,21 @@ class SurveyLaw:
     """The unknowns of a survey with their prior, and the law of answers given them."""
 
     def __init__(self, population: object, *, contamination: float = 0.0, levels: LevelNames | None = None) -> None:
-        if not isinstance(population, Population | Joint):
-            raise InvalidArgument(
-                "A survey asks about one number or level of a person: give a population such as Normal(...), or a "
-                f"Joint(...) of several columns, not {type(population).__name__}.",
-                argument="population",
-            )
-        self.population: Population | Joint = population
+        laws: dict[str | None, AnswerLaw]
+        if isinstance(population, Joint):
+            self.population: Population | Joint = population
+            laws = {name: AnswerLaw(own) for name, own in population.columns.items()}
+        else:
+            laws = {None: AnswerLaw(population)}
+            self.population = laws[None].population
         self.contamination = contamination
-        names: Sequence[str | None] = tuple(population.columns) if isinstance(population, Joint) else (None,)
-        named = _level_names(levels, names)
+        named = _level_names(levels, is_one=None in laws)
         self.parts: dict[str | None, Part] = {}
         start = 0
-        for name in names:
-            own = population.marginal(name or "")
-            honest = AnswerLaw(own)
+        for name, honest in laws.items():
             law: ColumnLaw = ContaminatedLaw(honest) if contamination else honest
-            part = Part(
-                name, honest, law, Transform(own.supports), start, _own_levels(honest, named.pop(name, None), name)
-            )
+            names = _own_levels(honest, named.pop(name, None), name)
+            part = Part(name, honest, law, Transform(honest.population.supports), start, names)
             self.parts[name] = part
             start = part.stop
         if named:
@@ -180,17 +177,18 @@ class SurveyLaw:
         return total
 
 
-def _level_names(given: LevelNames | None, columns: Iterable[str | None]) -> dict[str | None, Sequence[Level]]:
+def _level_names(given: LevelNames | None, *, is_one: bool) -> dict[str | None, Sequence[Level]]:
     """The names of levels by column."""
     if given is None:
         return {}
-    if isinstance(given, Mapping):
-        return dict(given.items())
-    if list(columns) != [None]:
+    if is_one:
+        return {None: cast(Sequence[Level], given)}
+    try:
+        return dict(cast(Mapping[str | None, Sequence[Level]], given))
+    except (TypeError, ValueError):
         raise InvalidArgument(
             "levels of several columns are given by column: levels={'region': ['north', 'south']}.", argument="levels"
-        )
-    return {None: given}
+        ) from None
 
 
 def _own_levels(law: AnswerLaw, given: Sequence[Level] | None, column: str | None) -> tuple[Level, ...] | None:

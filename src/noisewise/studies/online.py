@@ -75,6 +75,7 @@ def surveyed(
         queries=queries,
         score=score,
         n_particles=n_particles,
+        explore=0,  # as published: every question is the design's
         seed=seed,
     )
     found = collect(survey, people, rng, every=every)
