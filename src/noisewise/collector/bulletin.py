@@ -156,8 +156,14 @@ def intervals(engine: Engine, state: State) -> dict[str, list[float]]:
 
 
 def fitted(engine: Engine, state: State) -> Plain | None:
-    """The population as it is known: its density averaged over the posterior, on a grid; None where it has none."""
-    population = engine.law.population
+    """The population as it is known: its density averaged over the posterior, on a grid; None where it has none.
+
+    Several columns have no one picture; their parameters are shown.
+    """
+    parts = list(engine.law.parts.values())
+    if len(parts) != 1:
+        return None
+    population = parts[0].honest.population
     weight = smc.weights(state.particles.log_weight)
     share = np.cumsum(weight)
     rows = np.minimum(np.searchsorted(share, (np.arange(DRAWS) + 0.5) / DRAWS * share[-1]), len(share) - 1)
@@ -184,6 +190,13 @@ def _grid(low: float, high: float, *, is_discrete: bool) -> Floats:
 def question_words(query: Query, unit: str) -> str:
     """What a query asks, in words."""
     of = f" {unit}" if unit else ""
+    about = "" if query.column is None else f"{query.column}: "
+    return about + _asked_words(query, of)
+
+
+def _asked_words(query: Query, of: str) -> str:
+    if query.levels is not None:
+        return f"which of {', '.join(map(str, query.levels))}"
     if query.edges is None:
         return f"a number between {query.low:.6g} and {query.high:.6g}{of}, with noise added"
     if len(query.edges) == 1:

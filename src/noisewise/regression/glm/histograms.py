@@ -162,8 +162,8 @@ def _bank(edges: Mapping[str, Sequence[float]], margins: Mapping[str, Floats], m
         numbers[name] = low + (high - low) * np.clip((u - up_to[cell]) / share[cell], 0.0, 1.0)
         log_weight = log_weight + np.log(margins[name][cell] / share[cell])
         which.append(cell)
-    cells = np.stack(which, axis=1)
-    return numbers, _raked(log_weight, cells, list(margins.values())), cells
+    places = np.stack(which, axis=1)
+    return numbers, _raked(log_weight, places, list(margins.values())), places
 
 
 def _raked(log_weight: Floats, cells: Integers, margins: Sequence[Floats]) -> Floats:
