@@ -136,6 +136,37 @@ def test_pooled_groups_behind_gaussian_noise_are_as_quadrature_says() -> None:
 # ---- limits ----
 
 
+@pytest.mark.parametrize(("apart", "turned"), [(3.0, 0.05), (12.0, 0.3)])
+def test_two_pooled_parameters_of_groups_known_exactly_are_as_quadrature_says(apart: float, turned: float) -> None:
+    """Eight groups so large that their means and sds are known: each pair (M, tau) then has a law of two numbers.
+
+    A grid of all four numbers once missed it where groups are alike, and called the draws independent.
+    """
+    size, quantiles = 100_000, stats.norm.ppf((np.arange(8) + 0.5) / 8)
+    means, logs = 50 + apart * quantiles, np.log(12) + turned * quantiles[[3, 6, 1, 4, 7, 2, 5, 0]]
+    schema = nw.Schema(
+        {"x": nw.Bounded(-1000, 1100), "g": nw.Levels(list("abcdefgh"))}, n=8 * size, neighbours="change-one"
+    )
+    plan = nw.plan(nw.Mean(X, X**2, by="g"), schema, guarantee=nw.GaussianDP(10_000))
+    told = [size * f for m, s in zip(means, logs, strict=True) for f in (1, m, m**2 + np.exp(2 * s))]
+    law = nw.Normal(mean=stats.norm(50, 10), sd=stats.lognorm(0.4, scale=12))
+    posterior = nw.infer(release_of(plan, told), nw.Grouped("g", x=law, pooled=("mean", "sd")), **FAST)
+    for name, known, prior in (("mean", means, stats.norm(50, 10)), ("sd", logs, stats.norm(np.log(12), 0.4))):
+        # Given tau, M is normal and integrated out: prod_g N(u_g; M, tau^2) is N(mean of u; M, tau^2/8) times the rest.
+        tau = (np.arange(20_000) + 0.5) / 20_000 * 4.5 * prior.std()
+        density = stats.halfnorm(scale=prior.std()).pdf(tau) * stats.norm.pdf(
+            known.mean(), prior.mean(), np.sqrt(prior.var() + tau**2 / 8)
+        )
+        density *= np.exp(-7 * np.log(tau / known.std()) - 8 * known.var() / (2 * tau**2))
+        upto = np.cumsum(density) / density.sum()
+        agree(flat(posterior, f"{name}.spread"), lambda t, tau=tau, upto=upto: np.interp(t, tau, upto), slack=0.005)
+        precision = 8 / tau**2 + 1 / prior.var()
+        middle = (8 * known.mean() / tau**2 + prior.mean() / prior.var()) / precision
+        normal, share = stats.norm(middle, precision**-0.5), density / density.sum()
+        centre = flat(posterior, f"{name}.centre")
+        agree(np.log(centre) if name == "sd" else centre, lambda m, law=normal, w=share: w @ law.cdf(m), slack=0.005)
+
+
 def test_without_noise_the_answer_is_that_of_the_confidential_counts_and_sums() -> None:
     """One person, five, and 94: normal records with known sd have a normal posterior given n_g and S_g."""
     sizes, sums = np.array([1, 5, 94]), np.array([41.0, 260.0, 5100.0])
