@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from noisewise.planning import Plan, plan
     from noisewise.point.estimator import Estimator
     from noisewise.point.optimal import optimal_estimator
+    from noisewise.populations.mixture import Mixture
     from noisewise.populations.multivariate import MultivariateNormal
     from noisewise.populations.population import (
         Bernoulli,
@@ -143,6 +144,7 @@ __all__ = [
     "Measurement",
     "Median",
     "Minimum",
+    "Mixture",
     "Moments",
     "MultivariateNormal",
     "NoisewiseError",

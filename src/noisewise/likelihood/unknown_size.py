@@ -11,7 +11,7 @@ the central limit theorem's.
                     f(theta, n) = n! e^m m^-n sum_{s_1 + .. + s_k = n} prod_j Poisson(s_j; m p_j) P(y_j - s_j).
     few n       (at most 4000 between the ends of what prior and totals allow) log f at some numbers, equally far from
                 each other in n^(1/4), a cubic spline through these, and the sum over all n. Numbers are doubled until
-                log p(y | theta) moves by less than 1e-4, for each theta by itself.
+                log p(y | theta) moves by less than 1e-5, for each theta by itself.
     many n      f by the central limit theorem, s | n ~ N(n m, n C), at any n at the cost of a closed form: the window
                 of n that matters is found for each theta by itself (what lies 30 below the largest term is left out),
                 and summed over all its numbers, or over 257 of them where it holds more.
@@ -48,7 +48,7 @@ from noisewise.types import Floats, Ints
 __all__ = ["UnknownSize", "possible_sizes"]
 
 MOST_SUMMED = 4000  # numbers of records that are all summed over
-FIRST, SETTLED = 5, 1e-4  # numbers at which a law is asked first, and when there are enough of them
+FIRST, SETTLED = 5, 1e-5  # numbers at which a law is asked first, and when there are enough of them
 FALL = 30.0  # in logarithm: terms this far below the largest are left out
 COARSE, FINE, ZOOMS = 33, 257, 12
 MOST_PAIRS, MOST_TERMS = 40_000, 2**20  # of theta and n: covariances and terms that are held at once
@@ -146,6 +146,11 @@ class UnknownSize(GroupLaw):
     @property
     def cautions(self) -> tuple[str, ...]:
         return self.law.cautions
+
+    @property
+    def roughness(self) -> float:
+        """Which numbers are asked differs from theta to theta, and the sum moves with them by so much."""
+        return 1e-4 if self.is_summed_whole else 1e-3
 
     def log_likelihood(self, theta: Theta) -> Array:
         """log p(y | theta), (K,)."""

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
-from noisewise.populations.parameters import Array, Theta
+from noisewise.populations.parameters import Array, Theta, rows_of
 from noisewise.populations.population import Population
 from noisewise.schema import Bounded, Schema
 from noisewise.statistics.enclosure import feature_range
@@ -79,6 +79,8 @@ def record_nodes(
     entry = schema.column(column)
     if not isinstance(entry, Bounded):
         return _levels(population, len(entry), theta)
+    if population.components:
+        return _mixed_nodes(population, schema, column, theta, kinks, coarse=coarse)
     if population.is_discrete:
         nodes = _enumerated(population, entry, schema.outside, theta)
     else:
@@ -87,6 +89,27 @@ def record_nodes(
     if is_empty and not np.isnan(population.log_density([entry.low], theta)).any():
         raise nothing_inside()
     return nodes
+
+
+def _mixed_nodes(
+    population: Population, schema: Schema, column: str, theta: Theta, kinks: Kinks, *, coarse: bool
+) -> Nodes:
+    """The points of all components of a mixture, each with its weight, or with its share of what is inside."""
+    entry = schema.bounded(column)
+    rows = rows_of(theta)
+    points, weights = [], []
+    for one, own, weight in population.parts(theta):
+        made = record_nodes(one, schema, column, own, kinks, coarse=coarse)
+        share = np.asarray(weight)
+        if schema.outside == "refuse":
+            before = np.nextafter(entry.low, -np.inf)
+            share = share * one.between([before], [entry.high], own)[:, 0]
+        x = np.broadcast_to(made.x, (rows, made.x.shape[1]))
+        points.append(x)
+        weights.append(np.nan_to_num(np.broadcast_to(made.weight, x.shape)) * np.broadcast_to(share, rows)[:, None])
+    weight = np.concatenate(weights, axis=1)
+    total = weight.sum(axis=1, keepdims=True)
+    return Nodes(np.concatenate(points, axis=1), weight / np.where(total > 0, total, np.nan))
 
 
 def nothing_inside() -> InvalidArgument:

@@ -94,6 +94,7 @@ class Parameters:
     priors: Mapping[str, Any]
     joint: tuple[tuple[str, ...], Any] | None
     supports: Mapping[str, Support]
+    order: tuple[str, ...] = ()  # parameters of one prior, of which each is larger than the one before
 
     @property
     def free(self) -> tuple[str, ...]:
@@ -103,7 +104,7 @@ class Parameters:
     @property
     def independent(self) -> Mapping[str, Any] | None:
         """One frozen prior for each unknown; None where some are believed together."""
-        return self.priors if self.joint is None else None
+        return self.priors if self.joint is None and not self.order else None
 
     def prior_of(self, name: str) -> Any:
         """The frozen prior of one scalar unknown, or None where it has none of its own."""
@@ -124,6 +125,10 @@ class Parameters:
             inside = np.all([_inside(theta[name], self.supports[name]) for name in names], axis=0)
             values = [np.where(inside, theta[name], 1.0) for name in names]
             total = total + np.where(inside, prior.logpdf(*values), -np.inf)
+        if self.order:
+            # Alike parameters are as likely in every order: one of them holds all of the prior.
+            is_rising = np.all(np.diff(np.stack([theta[name] for name in self.order]), axis=0) > 0, axis=0)
+            total = np.where(is_rising, total + math.lgamma(len(self.order) + 1), -np.inf)
         return total
 
     def sample(self, rng: np.random.Generator, count: int) -> dict[str, Array]:
@@ -135,6 +140,8 @@ class Parameters:
         if self.joint is not None:
             names, prior = self.joint
             drawn.update(zip(names, map(np.asarray, prior.rvs(size=count, random_state=rng)), strict=True))
+        if self.order:
+            drawn |= zip(self.order, np.sort(np.stack([drawn[name] for name in self.order]), axis=0), strict=True)
         return {
             name: np.reshape(drawn[name], (count, -1) if self.supports[name].size else (count,)) for name in self.free
         }

@@ -10,7 +10,7 @@ its columns. Nothing here has seen a record: a population is what the analyst be
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -86,6 +86,7 @@ class Population:
     column: str | None
     given: tuple[str, ...]  # parameters that were written down; the others have the values that scipy gives them
     is_moved: bool  # a standard law of scipy, moved and stretched (LocationScale)
+    components: tuple[Population, ...]  # of a mixture: what a record is one of; else none
 
     def __init__(self, distribution: Any, *, prior: object = None, **parameters: object) -> None:
         is_own = offers(distribution, "domains", "log_density")
@@ -103,6 +104,7 @@ class Population:
         object.__setattr__(self, "distribution", law)
         object.__setattr__(self, "parameters", read_parameters(parameters, law.domains, prior, joint))
         object.__setattr__(self, "column", None)
+        object.__setattr__(self, "components", ())
         if isinstance(law, FromScipy):
             law.check(self.parameters.known, self.parameters.priors)
 
@@ -180,11 +182,27 @@ class Population:
 
     def named(self, column: str) -> Population:
         """The same population, of this column only."""
+        return self._with(column=column)
+
+    def mixing(self, components: tuple[Population, ...], order: tuple[str, ...]) -> Population:
+        """The same population as a mixture of these, the prior cut to an order of some of its parameters."""
+        return self._with(components=components, parameters=replace(self.parameters, order=order))
+
+    def parts(self, theta: Theta) -> list[tuple[Population, Theta, Array]]:
+        """The components of a mixture, each with its rows of theta and its weight (K,); none of a plain law."""
+        if not self.components:
+            return []
+        weights = np.atleast_2d(self.parameters.full(theta)["weights"])
+        rows = rows_of(theta)
+        return [
+            (one, {name: theta[f"{name}[{j}]"] for name in one.free}, np.broadcast_to(weights[:, j - 1], rows))
+            for j, one in enumerate(self.components, 1)
+        ]
+
+    def _with(self, **changed: object) -> Population:
         copy = object.__new__(Population)
-        for field, value in (("distribution", self.distribution), ("parameters", self.parameters), ("column", column)):
-            object.__setattr__(copy, field, value)
-        object.__setattr__(copy, "given", self.given)
-        object.__setattr__(copy, "is_moved", self.is_moved)
+        for one in fields(self):
+            object.__setattr__(copy, one.name, changed[one.name] if one.name in changed else getattr(self, one.name))
         return copy
 
     def __repr__(self) -> str:

@@ -25,7 +25,9 @@ from scipy import stats
 from noisewise.errors import InvalidSpec, NoisewiseError, Unsupported
 from noisewise.expressions import parsed
 from noisewise.populations.distribution import FromScipy, GammaLaw
+from noisewise.populations.mixture import Mixture, MixtureLaw
 from noisewise.populations.multivariate import MultivariateNormal
+from noisewise.populations.parameters import is_prior
 from noisewise.populations.population import (
     Bernoulli,
     Categorical,
@@ -67,7 +69,7 @@ EXAMPLES: Mapping[str, str] = {
     "gamma": "gamma(shape=gamma(2, scale=1), rate=gamma(2, scale=1))",
     "lognormal": "lognormal(log_mean=norm(3, 1), log_sd=halfnorm(scale=1))",
 }
-OTHERS = ("location_scale", "population", "joint", "multivariate_normal")
+OTHERS = ("location_scale", "population", "mixture", "joint", "multivariate_normal")
 CAMEL = {"LogNormal": "lognormal", "LocationScale": "location_scale", "MultivariateNormal": "multivariate_normal"}
 SEVERAL = {"dirichlet": stats.dirichlet, "normal_inverse_gamma": stats.normal_inverse_gamma}
 
@@ -147,7 +149,13 @@ def population_to_text(population: Written) -> str:
         return f"joint({{{', '.join(f'{name!r}: {text}' for name, text in entries.items())}}})"
     if isinstance(population, MultivariateNormal):
         return _multivariate_text(population)
-    law, parameters = population.distribution, _parameter_texts(population)
+    law = population.distribution
+    if isinstance(law, MixtureLaw):
+        inside = ", ".join(map(population_to_text, law.components))
+        order = {} if law.order is None else {"order": repr(law.order)}
+        weights = prior_text(law.weights) if is_prior(law.weights) else number_text(law.weights)
+        return call_text("mixture", [f"[{inside}]"], {"weights": weights, **order})
+    parameters = _parameter_texts(population)
     if isinstance(law, FromScipy):
         base = _scipy_name(law.distribution)
         if law.standard:
@@ -182,6 +190,9 @@ def _read_population(node: ast.expr) -> Any:
                 make = Population if name == "population" else LocationScale
                 base = _scipy(args[0].id) if isinstance(args[0], ast.Name) else read_value(args[0])
                 return _made(make, given, [base], {key: read_value(v) for key, v in _named(keywords, node).items()})
+            if name == "mixture" and len(args) == 1 and isinstance(args[0], ast.List):
+                listed = [_one_column(entry) for entry in args[0].elts]
+                return _made(Mixture, given, [listed], _mixture_arguments(_named(keywords, node)))
             if name == "joint":
                 return Joint(**{column: _one_column(v) for column, v in _joint_entries(args, keywords, node).items()})
             if name == "multivariate_normal" and not args:
@@ -265,6 +276,12 @@ def _joint_entries(args: list[ast.expr], keywords: list[ast.keyword], node: ast.
             if len(set(names)) == len(values):
                 return dict(zip(names, values, strict=True))
     return _refuse(node)
+
+
+def _mixture_arguments(named: Mapping[str, ast.expr]) -> dict[str, Any]:
+    """weights as values are read, order as a word."""
+    words = {key: node.value for key, node in named.items() if key == "order" and isinstance(node, ast.Constant)}
+    return words | {key: read_value(node) for key, node in named.items() if key not in words}
 
 
 def _multivariate_arguments(named: Mapping[str, ast.expr]) -> dict[str, Any]:

@@ -58,6 +58,8 @@ class OneColumn(Protocol):
 def written(population: OneColumn) -> str:
     """The text of a population of one column."""
     law, parameters = population.distribution, population.parameters
+    if law.name == "mixture":
+        return str(law) if population.column is None else f"{law}.named({population.column!r})"
     values: Mapping[str, object] = {**parameters.known, **parameters.priors}
     named = {name: value_text(values[name]) for name in population.given if name in values}
     if parameters.joint is not None:
