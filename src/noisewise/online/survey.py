@@ -336,7 +336,8 @@ class Survey:
         with self._lock:
             questions, values = self._log.questions, dict(self._log.values)
         answers = [(questions[number], value) for number, value in values.items()]
-        return compare(answers, populations, n_particles=n_particles or self.n_particles, seed=seed)
+        particles = n_particles or self.n_particles
+        return compare(answers, populations, n_particles=particles, seed=seed, contamination=self.contamination)
 
     # ---- keeping ----
 
