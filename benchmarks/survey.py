@@ -101,6 +101,8 @@ def several_runs(people: int, at_once: int, runs: int) -> None:
             together.append(sd)
             told = f"{alone:.1f} s one by one, {spent:.1f} s through the store, ratio {spent / alone:.2f}"
             print(f"  run {seed}: {told}; all counted, equal to the replay", flush=True)
+            ratios = ", ".join(f"{key} {together[-1][key] / apart[-1][key]:.3f}" for key in sd)
+            print(f"         sd at once beside one by one: {ratios}", flush=True)
     for key in apart[0]:
         one, other = (float(np.mean([sd[key] for sd in some])) for some in (apart, together))
         print(f"  sd of {key}: {one:.4f} one by one, {other:.4f} with {at_once} at a time, ratio {other / one:.3f}")

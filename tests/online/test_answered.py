@@ -86,3 +86,26 @@ def test_no_answers_tell_nothing_and_rows_in_blocks_change_nothing(monkeypatch):
     whole = joint_law(law, groups, theta)(theta)
     monkeypatch.setattr(answered, "MOST_NUMBERS", 3)
     np.testing.assert_allclose(joint_law(law, groups, theta)(theta), whole, rtol=1e-13)
+
+
+def test_the_work_of_a_rejuvenation_is_that_of_the_different_questions(rng):
+    """Ten times as many answers to the same questions are no more cells and hardly more readings to score."""
+    law = AnswerLaw(nw.Normal(mean=stats.norm(50, 50), sd=stats.halfnorm(scale=50)))
+    theta = {"mean": np.array([48.0, 52.0]), "sd": np.array([19.0, 22.0])}
+    cells = asked_of(nw.Query.cells([30, 50, 70], guarantee=nw.PureDP(2)))
+    clip = asked_of(nw.Query.clip(40, 60, guarantee=nw.PureDP(2)))
+    sizes = {}
+    for n in (2000, 20_000):
+        asked = []
+
+        class Counting(AnswerLaw):
+            def cell_mass(self, low, high, cells, theta, asked=asked):
+                asked.append(low.size)
+                return super().cell_mass(low, high, cells, theta)
+
+        counting = Counting(law.population)
+        total = joint_law(counting, [Group(cells, rng.integers(4, size=n).astype(float))], theta)
+        total(theta)
+        sizes[n] = asked[-1], summed(law, Group(clip, rng.uniform(20, 80, n)), theta).points.size
+    assert sizes[20_000][0] == sizes[2000][0] == 4
+    assert sizes[20_000][1] <= 100 >= sizes[2000][1]

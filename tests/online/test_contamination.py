@@ -104,6 +104,16 @@ def test_a_survey_that_allows_for_lies_finds_them_and_the_honest_mean(rng, tmp_p
     assert wary.forecast("90 % interval of the mean below 0.5") > 0
 
 
+def test_populations_are_compared_with_the_same_allowance_for_lies(rng):
+    """The survey's own population has the survey's own evidence, up to the particles' error."""
+    survey = nw.Survey(NORMAL, guarantee=nw.PureDP(3), n_particles=1000, contamination=0.3)
+    people(survey, 40, rng, lambda rng: 1e6 if rng.random() < 0.5 else income(rng))
+    far = nw.Normal(mean=stats.norm(-1e4, 1), sd=1)
+    found = survey.compare({"own": NORMAL, "far": far}, seed=1)
+    assert found.log_evidence["own"] == pytest.approx(survey.log_evidence, abs=1.5)
+    assert found.ranking[0] == "own"
+
+
 def test_shares_and_levels_that_make_no_sense_are_refused():
     for wrong in (-0.1, 0.7, 1, "some", True, float("nan"), None):
         with pytest.raises(InvalidArgument) as error:

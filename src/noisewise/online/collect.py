@@ -76,6 +76,8 @@ class Collected:
 
 def kind_of(question: Question) -> str:
     """The family of a question."""
+    if question.levels is not None:
+        return f"{len(question.levels)} levels"
     if question.edges is None:
         return "clip"
     return "sign" if len(question.edges) == 1 else f"{len(question.edges) + 1} cells"

@@ -65,9 +65,14 @@ class Comparison:
 
 
 def compare(
-    answers: Iterable[tuple[Question, int]], populations: Mapping[str, object], *, n_particles: int, seed: int | None
+    answers: Iterable[tuple[Question, int]],
+    populations: Mapping[str, object],
+    *,
+    n_particles: int,
+    seed: int | None,
+    contamination: float = 0.0,
 ) -> Comparison:
-    """The evidence of the same answers under each population."""
+    """The evidence of the same answers under each population, false ones allowed for as the survey does."""
     listed = list(answers)
     if len(populations) < 2 or not listed:
         raise InvalidArgument(
@@ -79,16 +84,20 @@ def compare(
     rng = np.random.default_rng(seed)
     for name, population in populations.items():
         seeds = rng.integers(2**62, size=REPEATS).tolist()
-        logs = np.array([_log_evidence(listed, population, n_particles, one) for one in seeds])
+        logs = np.array([_log_evidence(listed, population, n_particles, one, contamination) for one in seeds])
         found[name] = float(np.logaddexp.reduce(logs) - np.log(REPEATS))
         errors[name] = float(logs.std(ddof=1) / np.sqrt(REPEATS))
     return Comparison(found, errors, len(listed))
 
 
-def _log_evidence(answers: list[tuple[Question, int]], population: object, n_particles: int, seed: int) -> float:
+def _log_evidence(
+    answers: list[tuple[Question, int]], population: object, n_particles: int, seed: int, contamination: float
+) -> float:
     first = answers[0][0].query()
     levels = _level_names({question for question, _ in answers})
-    settings = Settings.checked(population, first.guarantee, first, "logdet", n_particles, levels=levels)
+    settings = Settings.checked(
+        population, first.guarantee, first, "logdet", n_particles, contamination=contamination, levels=levels
+    )
     engine = Engine(settings, seed)
     for question in {question for question, _ in answers}:
         engine.checked(question.query())  # refused before the long work

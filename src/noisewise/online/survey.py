@@ -62,7 +62,18 @@ class Receipt:
 
 
 class Survey:
-    """Questions, answers and the posterior of one population; see the module."""
+    """Questions, answers and the posterior of one population; see the module.
+
+    population      what is asked about, with a prior for each unknown: of one column, or a Joint of several
+    guarantee       what every answer keeps
+    queries         families of questions ("clip", "sign", "cells"), queries to be asked as they are, or "auto"
+    score           what makes a question good: a name, weights by parameter, or a function (`online.scores`)
+    n_particles     how finely the posterior is held
+    explore         the share of people who get the fixed wide question of the fit check; 0.1 where cells may be asked
+    contamination   the share of false answers that is expected and allowed for; 0 takes everyone to be honest
+    levels          the names of levels of a Categorical population, by column where there are several
+    seed            of the particles and the choice of questions; of the system's choice if not given
+    """
 
     @by_name("guarantee", write="Survey(population, guarantee=PureDP(1))", places=("self", "population", "guarantee"))
     def __init__(
@@ -325,7 +336,8 @@ class Survey:
         with self._lock:
             questions, values = self._log.questions, dict(self._log.values)
         answers = [(questions[number], value) for number, value in values.items()]
-        return compare(answers, populations, n_particles=n_particles or self.n_particles, seed=seed)
+        particles = n_particles or self.n_particles
+        return compare(answers, populations, n_particles=particles, seed=seed, contamination=self.contamination)
 
     # ---- keeping ----
 
