@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 
 from noisewise.collector.board import Board
 from noisewise.collector.bulletin import Bulletin
+from noisewise.collector.crowd import Crowd
 from noisewise.collector.desk import Desk
 from noisewise.collector.learner import Learner
 from noisewise.collector.store import Store, open_store
@@ -144,11 +145,13 @@ def follow(where: str, until: Callable[[], bool]) -> None:
     board = Board(store)
     words = board.words
     learner = Learner(store, stop=None if words.close is None else Stop.read(words.close))
-    bulletin = Bulletin(board, learner, words)
+    bulletin, crowd = Bulletin(board, learner, words), Crowd(learner)
     expired = time.monotonic()
     with Desk(store) as desk:
         while not until():
             with suppress(SurveyError, *store.database.failures):
+                with store.session() as session:
+                    crowd.look(session)
                 lines = learner.step()
                 bulletin.look(is_closed=_is_closed(store))
                 if time.monotonic() > expired + EXPIRE_SECONDS:
