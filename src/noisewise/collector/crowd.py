@@ -4,7 +4,7 @@ A query that waits in the pool was designed before the answers that come meanwhi
 people come one by one (`learner.POOL`). A crowd would drain it faster than the learner designs. Then the pool grows,
 doubled while it runs low and halved when it stays full, and its queries are copies, under ids of their own, of the few
 questions that were designed last; at every step they are replaced by copies of newer ones. What this costs is some
-precision (METHODS of the collector: 4-13 % larger standard deviations with 256 outstanding), never correctness: the
+precision (4-13 % larger standard deviations with 256 outstanding), never correctness: the
 posterior is that of the questions as they were asked.
 
 The lag is bounded: while more than `MOST_BEHIND` lines of the log wait to be learnt, the pool is not widened, and
