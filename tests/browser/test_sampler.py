@@ -149,3 +149,37 @@ def test_a_planted_weak_generator_is_caught(chromium, tmp_path, monkeypatch):
         until(lambda: chromium.execute_script("return !!globalThis.noisewise"))
         with pytest.raises(AssertionError):
             check_chance(chromium)
+
+
+def random_query(rng):
+    """A query as a survey might ask it: any place, any width, any price within the cap."""
+    if rng.random() < 0.3:
+        edges = np.unique(rng.normal(0, 10.0 ** rng.uniform(-3, 6), int(rng.integers(1, 6))))
+        return nw.Query.cells(edges.tolist(), guarantee=nw.PureDP(str(round(float(rng.uniform(0.01, 4)), 4))))
+    centre, width = float(rng.normal(0, 10.0 ** rng.uniform(-3, 6))), 10.0 ** float(rng.uniform(-3, 6))
+    width = max(width, 1e-6 * abs(centre))
+    amount = str(round(float(rng.uniform(0.01, 1)), 4))
+    guarantee = [
+        nw.PureDP(amount), nw.GaussianDP(amount), nw.ZeroConcentratedDP(amount), nw.ApproxDP(amount, "1e-6"),
+        nw.PureDP("1/3"),
+    ][int(rng.integers(5))]  # fmt: skip
+    return nw.Query.clip(centre, centre + width, guarantee=guarantee)
+
+
+def test_every_honest_query_passes_the_pages_check_and_a_hair_less_noise_does_not(page, rng):
+    check = """
+    return arguments[0].map((query) => { try { noisewise.checkLaw(query); return "good"; } catch (problem) { return problem.reason ?? String(problem); } });
+    """  # noqa: E501
+    honest = [plain(random_query(rng)) for _ in range(400)]
+    found = page.execute_script(check, honest)
+    assert [query for query, said in zip(honest, found, strict=True) if said != "good"] == []
+    cheats = []
+    for query in honest:
+        cheat = json.loads(json.dumps(query))
+        if "edges" in query:
+            keep = nw.Query.from_dict(query).law.keep
+            cheat["law"]["keep"] = str(keep + (1 - keep) / 10**6)
+        else:
+            cheat["law"]["scale"][0] *= 1 - 1e-6
+        cheats.append(cheat)
+    assert set(page.execute_script(check, cheats)) == {"law"}

@@ -344,3 +344,38 @@ def test_a_store_that_fails_is_told_and_nothing_is_receipted(place, monkeypatch)
     refusal(answered(place, body["query"]["id"], 5), 503)
     failing.clear()
     assert answered(place, body["query"]["id"], 5).json()["counted"]
+
+
+def test_postgres_keeps_words_keys_and_invitations(rng):
+    """The same acts on the other database, a crowd's pool among them."""
+    from collecting import fresh_database, postgres
+    from serving_surveys import new_served_store
+
+    from noisewise.collector.board import hand_out
+    from noisewise.collector.bulletin import operator_numbers
+    from noisewise.collector.crowd import Crowd
+    from noisewise.collector.desk import Desk
+    from noisewise.collector.learner import Learner
+    from noisewise.collector.signing import SigningKey
+
+    with postgres() as url:
+        board, key, _ = new_served_store(fresh_database(url), words=replace(WORDS, invited=True))
+        assert Board.open(board.store).words == replace(WORDS, invited=True)
+        assert SigningKey.of(board).public == key
+        learner = Learner(board.store)
+        learner.step()
+        (one,) = invite(board.store, 1)
+        with Desk(board.store) as desk:
+            first, second = (desk.submit(lambda s: hand_out(desk, s, one)).result() for _ in range(2))
+            assert first == second
+            query = nw.Query.from_dict(json.loads(first.query))
+            value = simulated_answer(rng, query, 37.0).value
+            receipt = desk.submit(lambda s: desk.take(s, query.id, value)).result()
+            assert receipt.is_counted
+            assert desk.submit(lambda s: hand_out(desk, s, one)).result().is_answered
+            while desk.submit(desk.hand_out).result() is not None:
+                pass
+            with board.store.session() as session:
+                Crowd(learner).look(session)
+        assert board.store.standing().pooled == 32
+        assert operator_numbers(board, board.store)["received"] == 1

@@ -64,13 +64,13 @@ def served(folder, *, settings=None, learns=True, **given) -> Iterator[Served]:
 
     from noisewise.collector.learner import Learner
     from noisewise.collector.serving import follow, server_config
-    from noisewise.collector.web import ServerSettings, application
+    from noisewise.collector.web import Front, ServerSettings, application
 
     where = str(Path(folder) / f"{time.monotonic_ns()}.survey")
     board, key, token = new_served_store(where, **given)
     Learner(board.store).step()  # the first queries are there before the first visitor
-    app = application(board.store, settings or ServerSettings(rate=1_000_000))
-    server = uvicorn.Server(server_config(app))
+    front = Front(board.store, settings or ServerSettings(rate=1_000_000))
+    server = uvicorn.Server(server_config(application(front)))
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     stop = threading.Event()
@@ -85,7 +85,7 @@ def served(folder, *, settings=None, learns=True, **given) -> Iterator[Served]:
         yield Served(f"http://127.0.0.1:{listening.getsockname()[1]}", board.store, board, key, token, Path(folder))
     finally:
         stop.set()
-        server.should_exit = True
+        front.is_leaving = server.should_exit = True
         for thread in threads:
             thread.join()
         listening.close()

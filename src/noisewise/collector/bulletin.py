@@ -198,10 +198,10 @@ def _asked_words(query: Query, of: str) -> str:
     if query.levels is not None:
         return f"which of {', '.join(map(str, query.levels))}"
     if query.edges is None:
-        return f"a number between {query.low:.6g} and {query.high:.6g}{of}, with noise added"
+        return f"a number between {query.low:.4g} and {query.high:.4g}{of}, with noise added"
     if len(query.edges) == 1:
-        return f"below {query.edges[0]:.6g}{of}, or not"
-    return f"which of {len(query.edges) + 1} ranges, split at {', '.join(f'{e:.6g}' for e in query.edges)}{of}"
+        return f"below {query.edges[0]:.4g}{of}, or not"
+    return f"which of {len(query.edges) + 1} ranges, split at {', '.join(f'{e:.4g}' for e in query.edges)}{of}"
 
 
 def _course_before(board: Board) -> list[Plain]:

@@ -25,7 +25,7 @@ from noisewise.collector.crowd import Crowd
 from noisewise.collector.desk import Desk
 from noisewise.collector.learner import Learner
 from noisewise.collector.store import Store, open_store
-from noisewise.collector.web import ServerSettings, application
+from noisewise.collector.web import Front, ServerSettings, application
 from noisewise.errors import NoisewiseError, SurveyError
 from noisewise.online.stopping import Stop
 
@@ -41,6 +41,7 @@ BACKLOG = 2048
 IDLE_SECONDS = 0.02
 EXPIRE_SECONDS = 60.0
 RESTART_SECONDS = 1.0
+LOOK_SECONDS = 0.5
 LEAVE_SECONDS = 10.0
 
 
@@ -105,14 +106,16 @@ def serve(where: str, listening: Listening, *, ready: Callable[[int], None] = la
 
 def work(where: str, shared: socket.socket, settings: ServerSettings) -> None:
     """One web worker."""
-    server = uvicorn.Server(server_config(application(open_store(where), settings)))
+    front = Front(open_store(where), settings)
+    server = uvicorn.Server(server_config(application(front)))
     parent = os.getppid()
 
     async def watched() -> None:
         serving = asyncio.create_task(server.serve(sockets=[shared]))
         while not serving.done():
-            await asyncio.wait([serving], timeout=RESTART_SECONDS)
+            await asyncio.wait([serving], timeout=LOOK_SECONDS)
             server.should_exit |= os.getppid() != parent
+            front.is_leaving = server.should_exit
         await serving
 
     asyncio.run(watched())

@@ -125,6 +125,7 @@ class Front:
         )
         self._shown: tuple[float, str] = (0.0, "{}")
         self.streams = 0
+        self.is_leaving = False  # then streams end by themselves
 
     # ---- people ----
 
@@ -193,7 +194,7 @@ class Front:
         self.streams += 1
         last, at = "", time.monotonic()
         try:
-            while not await request.is_disconnected():
+            while not self.is_leaving and not await request.is_disconnected():
                 shown = await self.picture()
                 if shown != last:
                     last, at = shown, time.monotonic()
@@ -293,9 +294,8 @@ NO_STORE = {"Cache-Control": "no-store"}
 NOTHING_YET = dumps({"answers": 0, "mean": {}, "sd": {}, "closed": False, "course": []})
 
 
-def application(store: Store, settings: ServerSettings) -> Starlette:
+def application(front: Front) -> Starlette:
     """The worker's application."""
-    front = Front(store, settings)
 
     @asynccontextmanager
     async def living(_: Starlette) -> AsyncIterator[None]:
