@@ -399,7 +399,14 @@ def _lines(population: AnyPopulation) -> tuple[Line, ...]:
     found = []
     for name in population.free:
         prior, support = population.prior_of(name), population.supports[name]
-        if prior is None or support.size is not None:
+        if support.size is not None:
+            raise InvalidArgument(
+                f"{name} is a list of numbers, and Grouped learns laws with one or two single ones. For the shares of "
+                "several levels by group release marginals of both columns and learn a GraphicalModel; for one level "
+                "release mean(equals(...), by=...) of a column with two levels and describe it by Bernoulli.",
+                argument=name,
+            )
+        if prior is None:
             raise InvalidArgument(
                 f"{name} has no prior of its own as a single number, which Grouped needs; give one for each "
                 "parameter, as in Normal(mean=stats.norm(50, 50), sd=stats.halfnorm(scale=50)).",
