@@ -7,6 +7,8 @@ from scipy import special, stats
 
 import noisewise as nw
 from noisewise.errors import InvalidArgument, NoisewiseError, Unsupported
+from noisewise.inference.settings import Settings
+from noisewise.regression.glm.fitness import misfit
 
 COLUMNS = {
     "age": nw.Bounded(0, 120), "smoker": nw.Levels(["no", "yes"]), "region": nw.Levels(["n", "s", "w"]),
@@ -392,3 +394,31 @@ def test_rows_that_are_no_law_are_refused(rows, words):
 def test_given_rows_have_one_column_for_each_feature(rng):
     with pytest.raises(InvalidArgument, match="rows has 2 columns; the model has 1 features"):
         nw.LogisticRegression("age", RELAPSE, covariates=nw.GivenRows(rng.standard_normal((50, 2))))
+
+
+# ---- counts that scatter more than Poisson counts ----
+
+
+def scattered_counts(rng, spread, n=10_000):
+    """A release and its model: counts whose rate varies by a gamma law of this variance (0: a Poisson count)."""
+    x = rng.standard_normal(n)
+    rate = np.exp(0.5 + 0.3 * x) * (rng.gamma(1 / spread, spread, n) if spread else 1.0)
+    rows = {"x": x, "y": np.minimum(rng.poisson(rate), 20).astype(float)}
+    schema = nw.Schema({"x": nw.Bounded(-6, 6), "y": nw.Bounded(0, 20)}, n=n, neighbours="change-one")
+    plan = nw.plan(nw.Moments(["x"], "y"), schema, guarantee=nw.GaussianDP(5))
+    return noisy_release(plan, rows, rng, dataset="people"), nw.PoissonRegression(["x"], "y")
+
+
+def test_counts_that_scatter_more_than_poisson_counts_are_warned_of(rng):
+    release, model = scattered_counts(rng, 1.0)
+    found = nw.infer(release, model, seed=1, draws=100, progress=False)
+    assert "counts scatter more than Poisson counts do" in " ".join(found.verdict.warnings)
+
+
+def test_poisson_counts_are_as_far_from_the_model_as_chance_allows(rng):
+    release, model = scattered_counts(rng, 0.0)
+    found = nw.infer(release, model, seed=1, draws=100, progress=False)
+    theta = {name: value.mean(axis=(0, 1))[None] for name, value in found.draws.items()}
+    seen = misfit(model, model.observe(release, Settings(seed=1)), theta)
+    assert seen.bound == pytest.approx(stats.chi2(1).ppf(0.99))
+    assert seen.distance < 40  # a chi-square of one degree exceeds it twice in 1e10

@@ -144,10 +144,10 @@ def _bank(edges: Mapping[str, Sequence[float]], margins: Mapping[str, Floats], m
     """A quasi-random bank by the published shares; cells are alike before they are tilted."""
     from scipy.special import ndtr
 
-    points, cells = most // levels, sum(len(each) for each in margins.values())
-    if points < FEWEST_POINTS or cells > MOST_CELLS:
+    points, total = most // levels, sum(len(each) for each in margins.values())
+    if points < FEWEST_POINTS or total > MOST_CELLS:
         raise Unsupported(
-            f"These histograms have {cells} cells in all, beside {levels} combinations of levels; at most {MOST_CELLS} "
+            f"These histograms have {total} cells in all, beside {levels} combinations of levels; at most {MOST_CELLS} "
             f"cells and {most // FEWEST_POINTS} combinations can be. Release coarser ones, or state a population for "
             "every number, as in {'age': Gamma(...)}."
         )

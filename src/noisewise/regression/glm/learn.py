@@ -12,7 +12,7 @@ from noisewise.inference.methods import AUTO, Found, Method, Methods
 from noisewise.inference.settings import Settings
 from noisewise.inference.verdict import Verdict
 from noisewise.regression.glm.covariates import completed, observed_combinations, wide_cells, working_law
-from noisewise.regression.glm.fitness import clamped_share, few_clamped, skewness
+from noisewise.regression.glm.fitness import clamped_share, few_clamped, misfit, skewness
 from noisewise.regression.glm.histograms import without_cells
 from noisewise.regression.glm.problem import (
     GlmProblem,
@@ -84,8 +84,24 @@ def remarks(
         *collinear_caution(model, observed),
         *wide_cells(model.covariates, observed, fit.share),
         *_warnings(seed, problem, fit),
+        *_contradictions(model, problem, observed, fit),
     )
     return warnings, notes
+
+
+def _contradictions(model: MomentsGlm, problem: GlmProblem, observed: Observed, fit: GlmFit) -> list[str]:
+    """What is to be said where the released sums are not as the fitted model has them."""
+    fit = replace(fit, theta=fit.theta[..., : len(model.features) + 1])
+    draws = columns_draws(model, observed, problem, fit)
+    found = misfit(model, observed, {name: value.mean(axis=(0, 1))[None] for name, value in draws.items()})
+    if found is None or not found.is_felt:
+        return []
+    counts = "counts scatter more than Poisson counts do, " if model.link.is_count else ""
+    return [
+        f"The released sums contradict the fitted model or its prior (a distance of {found.distance:.3g}, which would "
+        f"exceed {found.bound:.3g} once in a hundred times): {counts}coefficients are larger than the prior believes, "
+        "or the features follow another law. Intervals may miss."
+    ]
 
 
 def problem_of(model: MomentsGlm, observed: Observed) -> GlmProblem:
