@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import integer
-from noisewise.likelihood.size_prior import SizePrior, is_size_law, read_size
+from noisewise.likelihood.size_prior import SizePrior, is_size_law, listed_sizes, read_size
 from noisewise.likelihood.stated_n import contradictions, refuse_contradicted
 from noisewise.populations.parameters import missing_members
 from noisewise.release import NoisyValue
@@ -94,7 +94,8 @@ def joined_by_prior(releases: tuple[NoisyValue, ...], n: object) -> Joined:
 
     `sizes` then holds the largest number that is possible, and `priors` one entry for each group.
     """
-    given = list(n) if isinstance(n, Sequence) and not isinstance(n, str) else [n] * len(releases)
+    entries = listed_sizes(n)
+    given = [n] * len(releases) if entries is None else entries
     if not any(map(is_size_law, given)):
         return joined(releases, n)
     check_disjoint(releases)
@@ -113,8 +114,7 @@ def joined_by_prior(releases: tuple[NoisyValue, ...], n: object) -> Joined:
             size, prior = first.schema.largest_n, None
         else:
             most = min(releases[k].schema.largest_n for k in group)
-            read = read_size(given[group[0]], most)
-            size, prior = (most, read) if isinstance(read, SizePrior) else (read, None)
+            size, prior = read_size(given[group[0]], most)
         if prior is not None and first.part is not None:
             prior = prior.of_part(float(first.part[1] - first.part[0]))
         known |= dict.fromkeys(group, size)
@@ -213,13 +213,14 @@ def stated_sizes(releases: tuple[NoisyValue, ...], n: object) -> list[int]:
     if n is None:
         raise _not_stated("infer(..., n=4000); the verdict will say so")
     parts = {(release.dataset, release.part) for release in private}
-    if not isinstance(n, Sequence) and len(parts) > len({dataset for dataset, _ in parts}):
+    entries = listed_sizes(n)
+    if entries is None and len(parts) > len({dataset for dataset, _ in parts}):
         raise InvalidArgument(
             "n is one number, but these releases are of different parts of one data set, and each part has a number of "
             "records of its own. State one for each release, as in infer(..., n=[2000, 2000]).",
             argument="n",
         )
-    stated = list(n) if isinstance(n, Sequence) and not isinstance(n, str) else [n] * len(releases)
+    stated = [n] * len(releases) if entries is None else entries
     if any(map(is_size_law, stated)):
         raise Unsupported(
             "n is a prior, and here a number of records is needed. State it, as in n=4000; a prior of n is for infer "

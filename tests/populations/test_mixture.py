@@ -47,7 +47,7 @@ def test_density_distribution_function_and_quantiles_are_the_weighted_ones():
 
 
 def test_a_narrow_component_far_from_a_wide_one_is_not_lost():
-    """Quantiles and moments where one law is ten thousand times narrower than the other, and between the two nothing."""
+    """Quantiles and moments where one law is ten thousand times narrower than the other, and nothing between them."""
     mixed = nw.Mixture([nw.Normal(mean=10, sd=1e-3), nw.Normal(mean=70, sd=stats.uniform(5, 10))], weights=[0.5, 0.5])
     theta = {"sd[2]": np.array([7.0])}
     u = np.array([0.1, 0.4999, 0.5001, 0.9])
@@ -150,8 +150,8 @@ def test_one_component_with_all_the_weight_is_that_component(rng):
     """Means, histograms and local answers are scored as those of the component alone."""
     alone = nw.Normal(mean=stats.norm(40, 20), sd=8)
     mixed = nw.Mixture([alone, nw.Normal(mean=90, sd=1)], weights=[1 - 1e-12, 1e-12])
-    for statistic in (nw.Mean(X), nw.Mean(X, X**2), nw.Histogram("x", edges=[0, 30, 50, 100]), nw.Records(X)):
-        schema = nw.Schema({"x": nw.Bounded(0, 100)}, n=40, neighbours="change-one")
+    for statistic in (nw.Mean(X), nw.Histogram("x", edges=[0, 30, 50, 100]), nw.Records(X)):
+        schema = nw.Schema({"x": nw.Bounded(0, 100)}, n=30, neighbours="change-one")
         release = nw.simulate(nw.plan(statistic, schema, guarantee=nw.PureDP(2)), alone, at={"mean": 42.0}, seed=7)
         means = np.array([35.0, 42.0, 50.0])
         one = joint_likelihood([release], alone).log_likelihood({"mean": means})

@@ -89,10 +89,9 @@ def record_sets(model: Grouped, releases: tuple[NoisyValue, ...], n: object) -> 
         )
     found = []
     for group in together.groups:
-        size = together.prior(group) or together.size(group)
-        found.append(
-            record_set(together.members(group), size, model.population, model.column, model.lines, model.alpha)
-        )
+        prior, members = together.prior(group), together.members(group)
+        size = together.sizes[group[0]] if prior else together.size(group)
+        found.append(record_set(members, size, prior, model.population, model.column, model.lines, model.alpha))
     return tuple(found)
 
 

@@ -75,7 +75,8 @@ def group_names(release: NoisyValue, by: tuple[str, ...]) -> tuple[str, ...]:
 
 def record_set(
     releases: tuple[NoisyValue, ...],
-    size: int | SizePrior,
+    size: int,
+    prior: SizePrior | None,
     population: AnyPopulation,
     column: str,
     lines: Sequence[Line],
@@ -94,7 +95,9 @@ def record_set(
     has_tails = any(normal_mixture(additive_law(release.law)).is_laplace for release in stacked)
     parts = _components(stacked, features, len(alpha))
     rests = Rest.of_each([counts for counts, _ in parts], has_tails=has_tails)
-    totals = _totals(stacked, size, float(alpha.sum()))
+    totals = Totals.known(size)
+    if prior is not None:
+        totals = Totals(*possible_sizes(stacked, prior), prior, float(alpha.sum()))
     terms = []
     for g, ((counts, seen), rest) in enumerate(zip(parts, rests, strict=True)):
         window = SizeWindow.of(counts, totals, float(alpha[g]), float(alpha.sum() - alpha[g]), rest)
@@ -103,14 +106,6 @@ def record_set(
         is_few = is_pair and may_be_skewed(widest, float(law.noise_variance[squared[1]] if squared else np.inf))
         terms.append(SumsTerm(window, law, moments, two_values, squared if is_few else None))
     return RecordSet(releases, totals, moments, tuple(terms), schema.is_change_one)
-
-
-def _totals(releases: tuple[NoisyValue, ...], size: int | SizePrior, alpha: float) -> Totals:
-    """The numbers of records that are possible: one, or those that a prior and the counts of all groups allow."""
-    if isinstance(size, int):
-        return Totals.known(size)
-    low, high = possible_sizes(releases, size)
-    return Totals(low, high, size, alpha)
 
 
 def _features(releases: tuple[NoisyValue, ...], column: str) -> tuple[Feature, ...]:

@@ -167,12 +167,13 @@ def _replicates(
 ) -> NDArray[np.int64]:
     """One simulated release for each row of theta, of the same number of records or of a number of its own."""
     plan = release.as_plan()
-    if isinstance(n, int):
-        stated = None if release.schema.is_change_one else n
+    if np.ndim(n) == 0:
+        stated = None if release.schema.is_change_one else int(n)
         return model.simulate_values(rng, plan, theta, n=stated, approximate=True)
-    drawn = np.zeros((len(n), len(release.value)), np.int64)
-    for size in np.unique(n):
-        some = np.flatnonzero(n == size)
+    drawn = np.zeros((np.size(n), len(release.value)), np.int64)
+    every = np.asarray(n)
+    for size in np.unique(every):
+        some = np.flatnonzero(every == size)
         rows = {name: np.asarray(value)[some] for name, value in theta.items()}
         drawn[some] = model.simulate_values(rng, plan, rows, n=int(size), approximate=True)
     return drawn

@@ -9,7 +9,7 @@ says what is imported. Files of format 1 are read as they were.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from os import PathLike
 from typing import Any, cast
 
@@ -21,7 +21,7 @@ from noisewise.inference import archive
 from noisewise.inference.check import Check
 from noisewise.inference.posterior import Posterior
 from noisewise.inference.verdict import Verdict
-from noisewise.likelihood.size_prior import Size, Sizes, is_size_law
+from noisewise.likelihood.size_prior import Sizes, is_size_law, listed_sizes
 from noisewise.measuring import noisy_value_from_dict
 from noisewise.models.protocol import Model
 from noisewise.models.registry import MODELS
@@ -159,19 +159,21 @@ def _renewed(header: dict[str, Any]) -> dict[str, Any]:
 
 def _stated(n: Sizes) -> int | str | list[int | str] | None:
     """A number, a prior in the grammar of spec files, or a list of such."""
-    if n is None or isinstance(n, int):
-        return n
-    return [_one_stated(value) for value in n] if isinstance(n, Sequence) else _one_stated(n)
+    entries = listed_sizes(n)
+    if entries is not None:
+        return list(map(_one_stated, entries))
+    return None if n is None else _one_stated(n)
 
 
-def _one_stated(n: Size) -> int | str:
+def _one_stated(n: object) -> int | str:
     return prior_text(n) if is_size_law(n) else int(cast("int", n))
 
 
-def _stated_again(plain: int | str | list[int | str] | None) -> Sizes:
-    if isinstance(plain, list):
-        return [size_from_text(one) for one in plain]
-    return None if plain is None else size_from_text(plain)
+def _stated_again(plain: object) -> Sizes:
+    entries = listed_sizes(plain)
+    if entries is not None:
+        return [size_from_text(str(one)) for one in entries]
+    return None if plain is None else size_from_text(str(plain))
 
 
 def _moments_to_plain(moments: Mapping[str, tuple[Any, Any]] | None) -> Any:

@@ -235,6 +235,10 @@ class TableLaw(GroupLaw):
     population: AnyPopulation
     n: int
 
+    @property
+    def is_table(self) -> bool:
+        return True
+
     def probabilities(self, theta: Theta) -> Array:
         """The law of the cell of one record, (K, m)."""
         raise NotImplementedError

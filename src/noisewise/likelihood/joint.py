@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from noisewise.likelihood.normal_rows import cautions_at
 from noisewise.likelihood.normal_sum import NormalSum
 from noisewise.likelihood.order_bank import OrderBank
 from noisewise.likelihood.tilted_sum import TiltedSum
-from noisewise.likelihood.unknown_size import UnknownSize
+from noisewise.likelihood.unknown_size import GroupLikelihood, UnknownSize
 from noisewise.likelihood.whole_tables import WholeTables
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import AnyPopulation, Joint
@@ -178,7 +178,9 @@ def _law(together: Joined, index: int, population: AnyPopulation, likelihood: st
     prior = together.prior(group)
     if prior is None:
         return _group(releases, population, likelihood, together.size(group))
-    return UnknownSize(releases, population, prior, lambda some, n: _group(some, population, likelihood, n))
+    return UnknownSize(
+        releases, population, prior, lambda some, n: cast(GroupLikelihood, _group(some, population, likelihood, n))
+    )
 
 
 def checked_releases(releases: object) -> tuple[NoisyValue, ...]:

@@ -90,6 +90,11 @@ class GroupLaw:
         return None
 
     @property
+    def is_table(self) -> bool:
+        """Whether it is the law of cells of which a record is in one (`count_models.TableLaw`)."""
+        return False
+
+    @property
     def by_columns(self) -> tuple[Any, ...]:
         """The laws of independent columns that it is made of: only itself, unless it says otherwise."""
         return (self,)

@@ -32,7 +32,17 @@ from noisewise.populations.parameters import is_prior, offers, scipy_name
 from noisewise.populations.written import value_text
 from noisewise.types import Array, Floats, Ints
 
-__all__ = ["Size", "SizeLaw", "SizePrior", "Sizes", "has_size_law", "is_size_law", "read_size", "sizes_text"]
+__all__ = [
+    "Size",
+    "SizeLaw",
+    "SizePrior",
+    "Sizes",
+    "has_size_law",
+    "is_size_law",
+    "listed_sizes",
+    "read_size",
+    "sizes_text",
+]
 
 FALL = 50.0  # in logarithm: numbers of records less probable than the most probable one by so much are left out
 MOST_THINNED, MOST_TABLED = 4001, 1500
@@ -58,23 +68,30 @@ def is_size_law(n: object) -> bool:
     return is_prior(n)
 
 
+def listed_sizes(n: object) -> list[object] | None:
+    """The entries of a list with one for each release; None of anything else."""
+    return list(n) if isinstance(n, Sequence) and not isinstance(n, str) else None
+
+
 def has_size_law(n: object) -> bool:
     """Whether this is a law, or a list that holds one."""
-    return any(map(is_size_law, n)) if isinstance(n, Sequence) and not isinstance(n, str) else is_size_law(n)
+    entries = listed_sizes(n)
+    return is_size_law(n) if entries is None else any(map(is_size_law, entries))
 
 
 def sizes_text(n: object) -> str:
     """What was given for n, as people write it: numbers, and laws by their names."""
-    if isinstance(n, Sequence) and not isinstance(n, str):
-        return ", ".join(map(sizes_text, n))
+    entries = listed_sizes(n)
+    if entries is not None:
+        return ", ".join(map(sizes_text, entries))
     return value_text(n).removeprefix("stats.") if is_size_law(n) else str(n)
 
 
-def read_size(n: object, n_max: int) -> int | SizePrior:
-    """A number of records as stated, or its prior; refused where it is neither."""
-    if not is_size_law(n):
-        return integer(n, "n", minimum=1, maximum=n_max)
-    return SizePrior.of(n, n_max)
+def read_size(n: object, n_max: int) -> tuple[int, SizePrior | None]:
+    """A number of records as stated, or the largest that is possible with its prior; refused where it is neither."""
+    if is_size_law(n):
+        return n_max, SizePrior.of(n, n_max)
+    return integer(n, "n", minimum=1, maximum=n_max), None
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ import itertools
 import math
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Protocol, cast
 
 import numpy as np
 from scipy.interpolate import CubicSpline
@@ -57,7 +57,20 @@ TAIL = 1e-30  # of the noise of a count of everybody: beyond, no n is looked for
 IMPROBABLE = 0.01
 CELL_FALL, MOST_CELLS, LOST = 50.0, 40_000, 1e-13  # of the noise of a cell; numbers of all cells; of a convolution
 
-MakeLaw = Callable[[tuple[NoisyValue, ...], int], Likelihood]
+
+class GroupLikelihood(Likelihood, Protocol):
+    """What is asked of a law at one number of records."""
+
+    @property
+    def is_quick(self) -> bool: ...
+    @property
+    def is_table(self) -> bool: ...
+    @property
+    def mixing(self) -> int: ...
+    def integrated(self) -> GroupLikelihood | None: ...
+
+
+MakeLaw = Callable[[tuple[NoisyValue, ...], int], GroupLikelihood]
 
 
 def possible_sizes(releases: tuple[NoisyValue, ...], prior: SizePrior) -> tuple[int, int]:
@@ -116,7 +129,7 @@ class UnknownSize(GroupLaw):
         normal = _NormalBySize.of(self.others, self.population)
         if self.is_summed_whole:
             places = sorted({self.low, (self.low + self.high) // 2, self.high})
-            found: list[Any] = [make(self.others, n) for n in places]
+            found = [make(self.others, n) for n in places]
             is_quick = all(law.is_quick for law in found) and len({type(law) for law in found}) == 1
             if is_quick and found[0].is_exact:
                 return _LawBySize(self.others, make, found[len(found) // 2])
@@ -266,7 +279,7 @@ class UnknownSize(GroupLaw):
         if not self.others:
             return ()
         middle = int(np.median(self.draw_sizes(np.random.default_rng(0), theta)))
-        law: Any = self.law.at_size(middle)
+        law = self.law.at_size(middle)
         law.log_likelihood(theta)
         return tuple(law.cautions)
 
@@ -301,7 +314,7 @@ class Rows:
     def __init__(self, size: int, parts: dict[str, Array]) -> None:
         self.size, self.parts = size, parts
 
-    def some(self, chosen: Any) -> Rows:
+    def some(self, chosen: slice | Ints) -> Rows:
         """Some of these rows."""
         own = {name: value[chosen] for name, value in self.parts.items()}
         return Rows(len(next(iter(own.values()))), own)
@@ -328,9 +341,9 @@ class _LawBySize:
 
     tells_all = False
 
-    def __init__(self, releases: tuple[NoisyValue, ...], make: MakeLaw, middle: Any) -> None:
+    def __init__(self, releases: tuple[NoisyValue, ...], make: MakeLaw, middle: GroupLikelihood) -> None:
         self.releases, self.make, self.middle = releases, make, middle
-        self.made: dict[int, Any] = {}
+        self.made: dict[int, GroupLikelihood] = {}
 
     @property
     def is_exact(self) -> bool:
@@ -347,10 +360,10 @@ class _LawBySize:
     def rows(self, theta: Theta) -> Rows:
         return Rows(len(next(iter(theta.values()))), {name: np.asarray(value) for name, value in theta.items()})
 
-    def at_size(self, n: int) -> Any:
+    def at_size(self, n: int) -> GroupLikelihood:
         """The law at n records, with mixed noise integrated out."""
         if n not in self.made:
-            law: Any = self.make(self.releases, n)
+            law = self.make(self.releases, n)
             whole = law.integrated() if law.mixing else law
             if whole is None:
                 raise Unsupported(
@@ -375,10 +388,11 @@ class _TablesBySize:
         self.starts, self.noise = _noise_windows(law)
 
     @classmethod
-    def of(cls, law: Any, make: MakeLaw, low: int, high: int) -> _TablesBySize | None:
+    def of(cls, law: GroupLikelihood | TableLaw, make: MakeLaw, low: int, high: int) -> _TablesBySize | None:
         """None where it is no table, a cell has no noise to bound it, or the cells reach too far."""
-        if not isinstance(law, TableLaw):
+        if not law.is_table:
             return None
+        law = cast("TableLaw", law)
         # Cells are summed around the noisy total: far from it the convolution keeps no digits.
         totals = [total.value for release in law.releases for total in noisy_totals(release)]
         found = cls(law, make, law.releases, min(max(low, *totals, 1.0), high) if totals else 0.5 * (low + high))

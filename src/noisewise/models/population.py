@@ -100,12 +100,11 @@ class PopulationModel(ModelBase):
 
     def _with_sizes(self, problem: PopulationProblem, observed: Joined, found: Found, settings: Settings) -> Found:
         """Draws of every unknown number of records beside those of the parameters, given them; a point has none."""
-        from noisewise.likelihood.unknown_size import UnknownSize
-
         names = observed.size_names(self.free)
         if not names:
             return found
-        laws = {k: law for k, law in enumerate(problem.likelihood.groups) if isinstance(law, UnknownSize)}
+        every: tuple[Any, ...] = problem.likelihood.groups
+        laws = {k: every[k] for k in names}
         warnings = tuple(sentence for law in laws.values() for sentence in law.contradictions())
         rng, draws, moments = np.random.default_rng([settings.seed, 1]), dict(found.draws), found.moments
         if found.is_point or not all(np.all(np.isfinite(draws[name])) for name in self.free):

@@ -22,10 +22,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from noisewise.errors import InvalidArgument
 from noisewise.populations.distribution import Distribution
-from noisewise.populations.parameters import Array, Support, is_prior
+from noisewise.populations.parameters import Array, Support, is_prior, offers
 from noisewise.populations.population import Population
 from noisewise.populations.written import value_text
 from noisewise.types import Values
@@ -74,22 +75,22 @@ class MixtureLaw:
             for j, law in enumerate(self._laws)
         ]
 
-    def log_density(self, x: Any, p: Values) -> Array:
+    def log_density(self, x: ArrayLike, p: Values) -> Array:
         with np.errstate(divide="ignore"):
             terms = [np.log(weight) + law.log_density(x, own) for law, own, weight in self.parts(p)]
         return np.asarray(np.logaddexp.reduce(np.stack(np.broadcast_arrays(*terms)), axis=0))
 
-    def cdf(self, x: Any, p: Values) -> Array:
+    def cdf(self, x: ArrayLike, p: Values) -> Array:
         return np.asarray(sum(weight * law.cdf(x, own) for law, own, weight in self.parts(p)))
 
-    def survival(self, x: Any, p: Values) -> Array:
+    def survival(self, x: ArrayLike, p: Values) -> Array:
         return np.asarray(sum(weight * law.survival(x, own) for law, own, weight in self.parts(p)))
 
-    def quantile(self, u: Any, p: Values) -> Array:
+    def quantile(self, u: ArrayLike, p: Values) -> Array:
         ends = [law.quantile(u, own) for law, own, _ in self.parts(p)]
         return self._inverted(np.asarray(u, dtype=float), p, ends, is_upper=False)
 
-    def upper_quantile(self, v: Any, p: Values) -> Array:
+    def upper_quantile(self, v: ArrayLike, p: Values) -> Array:
         ends = [law.upper_quantile(v, own) for law, own, _ in self.parts(p)]
         return self._inverted(np.asarray(v, dtype=float), p, ends, is_upper=True)
 
@@ -122,7 +123,7 @@ class MixtureLaw:
                 middle = np.floor(0.5 * (low + high))
                 reached = self.survival(middle, p) <= u if is_upper else self.cdf(middle, p) >= u
                 low, high = np.where(reached, low, middle), np.where(reached, middle, high)
-        return high
+        return np.asarray(high)
 
     def sample(self, rng: np.random.Generator, shape: tuple[int, ...], p: Values) -> Array:
         """Which component, then a record of it."""
@@ -130,7 +131,7 @@ class MixtureLaw:
         upto = np.cumsum(np.concatenate([weight for *_, weight in parts], axis=1), axis=1)
         which = (rng.random(shape)[..., None] > upto[:, None, :-1]).sum(axis=-1)
         drawn = [np.broadcast_to(law.sample(rng, shape, own), shape) for law, own, _ in parts]
-        return np.choose(which, drawn)
+        return np.asarray(np.choose(which, drawn))
 
     def location_scale(self, p: Values) -> tuple[Array, Array] | None:
         return None
@@ -165,7 +166,7 @@ def Mixture(components: Sequence[Population], *, weights: object, order: str | N
     """
     made = _checked_components(components)
     alike = _are_alike(made, weights)
-    if order is not None and (not isinstance(order, str) or order not in made[0].free or not alike):
+    if order is not None and (order not in made[0].free or not alike):
         raise InvalidArgument(
             f"order = {order!r:.40}: name an unknown of the components that are put in order, as order='mean'; all "
             "must be of the same law with the same priors, and weights must prefer none.",
@@ -173,35 +174,32 @@ def Mixture(components: Sequence[Population], *, weights: object, order: str | N
         )
     by = order or (made[0].free[0] if alike and made[0].free else None)
     law = MixtureLaw(made, weights, order)
-    parameters: dict[str, object] = {
-        f"{name}[{j}]": component.parameters.priors.get(name, component.parameters.known.get(name, [None])[0])
-        for j, component in enumerate(made, 1)
-        for name in component.distribution.domains
-    }
-    found = Population(law, **{**_plain(parameters), WEIGHTS: weights})
+    parameters: dict[str, object] = {}
+    for j, component in enumerate(made, 1):
+        own = component.parameters
+        parameters |= {f"{name}[{j}]": float(value[0]) for name, value in own.known.items()}
+        parameters |= {f"{name}[{j}]": prior for name, prior in own.priors.items()}
+    found = Population(law, **{**parameters, WEIGHTS: weights})
     _check_weights(found, len(made))
     return found.mixing(made, () if by is None else tuple(f"{by}[{j}]" for j in range(1, len(made) + 1)))
 
 
-def _plain(parameters: Mapping[str, Any]) -> dict[str, object]:
-    """Numbers out of their arrays."""
-    return {name: float(value) if isinstance(value, np.floating) else value for name, value in parameters.items()}
-
-
 def _checked_components(components: object) -> tuple[Population, ...]:
-    given = components if isinstance(components, Sequence) and not isinstance(components, str) else ()
-    if not 2 <= len(given) <= MOST_COMPONENTS or not all(isinstance(one, Population) for one in given):
+    try:
+        given = tuple(cast("Sequence[Population]", components))
+    except TypeError:
+        given = ()
+    if not 2 <= len(given) <= MOST_COMPONENTS or not all(offers(one, "distribution", "parameters") for one in given):
         raise InvalidArgument(
             f"components must list 2 to {MOST_COMPONENTS} populations of one column, as in Mixture([Normal(...), "
             "Normal(...)], weights=[0.3, 0.7]).",
             argument="components",
         )
-    made = tuple(cast("Sequence[Population]", given))
-    if len({one.is_discrete for one in made}) > 1:
+    if len({one.is_discrete for one in given}) > 1:
         raise InvalidArgument(
             "components are partly discrete and partly continuous; a mixture is of one kind.", argument="components"
         )
-    for one in made:
+    for one in given:
         if one.column is not None or one.parameters.joint is not None:
             raise InvalidArgument(
                 "A component of a mixture has no column of its own, and a prior for each parameter.",
@@ -213,7 +211,7 @@ def _checked_components(components: object) -> tuple[Population, ...]:
                 "mixture of mixtures is one mixture of all components.",
                 argument="components",
             )
-    return made
+    return given
 
 
 def _check_weights(found: Population, count: int) -> None:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import numpy as np
 from scipy import stats
@@ -25,9 +25,9 @@ from scipy import stats
 from noisewise.errors import InvalidSpec, NoisewiseError, Unsupported
 from noisewise.expressions import parsed
 from noisewise.populations.distribution import FromScipy, GammaLaw
-from noisewise.populations.mixture import Mixture, MixtureLaw
+from noisewise.populations.mixture import Mixture
 from noisewise.populations.multivariate import MultivariateNormal
-from noisewise.populations.parameters import is_prior
+from noisewise.populations.parameters import is_prior, offers
 from noisewise.populations.population import (
     Bernoulli,
     Categorical,
@@ -43,7 +43,11 @@ from noisewise.populations.population import (
 )
 from noisewise.printable import did_you_mean, printable, shown
 
-LONGEST_TEXT = 20_000
+if TYPE_CHECKING:
+    from noisewise.likelihood.size_prior import Size
+    from noisewise.populations.mixture import MixtureLaw
+
+LONGEST_TEXT, LONGEST_NUMBER = 20_000, 30
 LONGEST_SECONDS = 5.0  # of the processor, for one population: some distributions are slow to look at
 ANY_COLUMN = "*"  # the entry of a spec for a population that names its columns itself, or none
 Written = Population | Joint | MultivariateNormal
@@ -120,9 +124,9 @@ def population_from_spec(table: Mapping[str, str]) -> Written:
     return Joint(**columns)
 
 
-def size_from_text(text: int | str) -> Any:
+def size_from_text(text: str) -> Size:
     """A number of records, or its prior, as a command line or a saved posterior writes it: '4000', 'poisson(1000)'."""
-    if isinstance(text, int) or text.strip().isdecimal():
+    if text.strip().isdecimal() and len(text) < LONGEST_NUMBER:
         return int(text)
     if len(text) > LONGEST_TEXT:
         raise InvalidSpec(f"A prior of {len(text)} characters is longer than {LONGEST_TEXT}.", where="n")
@@ -133,13 +137,13 @@ def size_from_text(text: int | str) -> Any:
         raise
     except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
         found = None
-    if not hasattr(found, "logpmf"):
+    if not offers(found, "logpmf"):
         raise InvalidSpec(
             f"n = {_short(text)}: give a whole number of records, as 4000, or a prior of it, as poisson(1000) or "
             "randint(500, 2001).",
             where="n",
         )
-    return found
+    return cast("Size", found)
 
 
 def population_to_text(population: Written) -> str:
@@ -150,10 +154,11 @@ def population_to_text(population: Written) -> str:
     if isinstance(population, MultivariateNormal):
         return _multivariate_text(population)
     law = population.distribution
-    if isinstance(law, MixtureLaw):
-        inside = ", ".join(map(population_to_text, law.components))
-        order = {} if law.order is None else {"order": repr(law.order)}
-        weights = prior_text(law.weights) if is_prior(law.weights) else number_text(law.weights)
+    if population.components:
+        mixed = cast("MixtureLaw", law)
+        inside = ", ".join(map(population_to_text, population.components))
+        order = {} if mixed.order is None else {"order": repr(mixed.order)}
+        weights = prior_text(mixed.weights) if is_prior(mixed.weights) else number_text(mixed.weights)
         return call_text("mixture", [f"[{inside}]"], {"weights": weights, **order})
     parameters = _parameter_texts(population)
     if isinstance(law, FromScipy):
@@ -278,10 +283,9 @@ def _joint_entries(args: list[ast.expr], keywords: list[ast.keyword], node: ast.
     return _refuse(node)
 
 
-def _mixture_arguments(named: Mapping[str, ast.expr]) -> dict[str, Any]:
+def _mixture_arguments(named: Mapping[str, ast.expr]) -> dict[str, object]:
     """weights as values are read, order as a word."""
-    words = {key: node.value for key, node in named.items() if key == "order" and isinstance(node, ast.Constant)}
-    return words | {key: read_value(node) for key, node in named.items() if key not in words}
+    return {key: ast.literal_eval(node) if key == "order" else read_value(node) for key, node in named.items()}
 
 
 def _multivariate_arguments(named: Mapping[str, ast.expr]) -> dict[str, Any]:
