@@ -124,7 +124,7 @@ class Measurement(NoisyFile):
         return f"{ELSEWHERE}{stated}."
 
     @property
-    def noisechecked_words(self) -> str:
+    def noise_words(self) -> str:
         """Its noise as the publisher states it, in a sentence."""
         return f"on the published value, as its publisher states: {self.noise.words()}"
 
