@@ -31,7 +31,7 @@ from noisewise.printable import printable, shown
 from noisewise.privacy.guarantee import Guarantee, guarantee_from_dict
 from noisewise.privacy.mechanism import mechanism_named
 from noisewise.schema import Schema, schema_from_dict
-from noisewise.statistics import Statistic, statistic_from_dict
+from noisewise.statistics import Sort, Statistic, statistic_from_dict
 from noisewise.statistics.sensitivity import checked_weights
 from noisewise.statistics.text import is_new_in_format_2
 from noisewise.types import Floats
@@ -153,7 +153,8 @@ class Release(NoisyFile):
     def format(self) -> str:
         """The format of its file: 2 where readers of format 1 do not know a unit, a feature, a group or "leave-out"."""
         is_new = bool(self.schema.units) or bool(self.schema.left_out) or is_new_in_format_2(self.statistic)
-        return FORMAT_2 if is_new or self.signed is not None else FORMAT
+        is_new_rank = self.law.form is Form.SCALED and self.statistic.sort is Sort.QUANTILE
+        return FORMAT_2 if is_new or is_new_rank or self.signed is not None else FORMAT
 
     @property
     def price(self) -> str:

@@ -387,7 +387,7 @@ def test_what_tells_nothing_is_refused() -> None:
         information(made, Normal(mean=0, sd=1))
     with pytest.raises(InvalidArgument, match="plan"):
         information("mean(x)", VARIANCE)  # type: ignore[arg-type]
-    with pytest.raises(Unsupported, match="bounds only"):
+    with pytest.raises(Unsupported, match="exponential mechanism"):
         information(nw.plan(nw.Quantile(x, "0.5"), schema(), guarantee=nw.PureDP(1)), VARIANCE)
     with pytest.raises(Unsupported, match="clt"):
         value(nw.Median(x), nw.PureDP(1), VARIANCE, {"variance": 2.0}, likelihood="clt")

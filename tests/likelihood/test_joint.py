@@ -175,13 +175,6 @@ def test_several_columns_of_the_same_records_are_stacked() -> None:
     assert abs(normal[1] - closed.log_likelihood(theta)) > 0.1
 
 
-def test_quantiles_set_bounds_and_are_not_learnt_from() -> None:
-    plan = nw.plan(nw.Quantile(X, "0.9"), schema(), guarantee=nw.PureDP(1))
-    release = nw.Release.of(plan, [0], dataset="made", ledger_head=None, simulated=True)
-    with pytest.raises(nw.Unsupported, match="set bounds only"):
-        joint_likelihood([release], MEAN)
-
-
 @pytest.mark.parametrize("wrong", ["income.json", b"", [], None, 3, [3], {"a": 1}])
 def test_what_is_not_a_release_is_refused(wrong: object) -> None:
     with pytest.raises(nw.InvalidArgument, match=r"Release"):

@@ -302,7 +302,7 @@ def test_a_parameter_that_gives_no_law_is_not_a_number():
 def test_what_is_out_of_reach_is_refused_with_a_reason():
     mean = plan(Mean(X), schema_of(10), guarantee=CAUCHY)
     release = Release.of(mean, [0], dataset="d", ledger_head=None, simulated=True)
-    with pytest.raises(Unsupported, match="median, maximum or minimum"):
+    with pytest.raises(Unsupported, match="median, maximum, minimum or quantile"):
         OrderBank.of(release, POPULATION)
     schema = Schema({"x": Bounded(0, 1), "w": Bounded(0, 1)}, n=10, neighbours="change-one")
     both = Joint(x=Normal(mean=0, sd=1), w=Normal(mean=stats.norm(), sd=1))

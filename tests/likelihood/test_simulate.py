@@ -272,12 +272,6 @@ def test_parameters_that_are_not_the_unknown_ones_are_refused(at):
         simulate(plan, POPULATION, at=at)
 
 
-def test_a_private_quantile_is_not_simulated():
-    plan = nw.plan(nw.Quantile(A, "1/2"), SCHEMA, guarantee=nw.PureDP(1))
-    with pytest.raises(Unsupported, match="bounds only"):
-        simulate(plan, POPULATION)
-
-
 @pytest.mark.parametrize("piece", [2**12, 10**6])
 def test_sums_beyond_64_bits_stay_whole_numbers(piece, monkeypatch):
     monkeypatch.setattr(simulation, "PIECE", piece)

@@ -113,8 +113,8 @@ def subjects(mechanism: str) -> tuple[Subject, ...]:
         for neighbours, n in ((change, 1), (add, 10))
         for null in (None, "off")
     )
-    order = tuple(Subject(statistic, schema_of(-1, 3, n)) for statistic in (Median(x), Maximum(x), Minimum(x))
-                  for n in (1, 2, 3, 4))  # fmt: skip
+    ranks = (Median(x), Maximum(x), Minimum(x), Quantile(x, "0.3"), Quantile(x, "0.9"))
+    order = tuple(Subject(statistic, schema_of(-1, 3, n)) for statistic in ranks for n in (1, 2, 3, 4))
     row = mechanism_named(mechanism)
     if row.added is not None:
         subject = (*_sums(change, add), *counts)

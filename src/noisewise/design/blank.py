@@ -13,7 +13,6 @@ from noisewise.planning import Plan
 from noisewise.release import Release
 from noisewise.schema import Schema
 from noisewise.statistics import Moments, Records, SmallestEigenvalue
-from noisewise.statistics.order import Quantile
 from noisewise.statistics.tables import refuse_tied
 
 
@@ -32,8 +31,8 @@ def checked_plan(plan: object) -> Plan:
     """A plan whose release tells about a population."""
     if not isinstance(plan, Plan):
         raise not_a_plan(plan)
-    if isinstance(plan.statistic, Quantile):
-        raise Unsupported(f"{plan.statistic} came through the exponential mechanism, which serves to set bounds only.")
+    if plan.mechanism == "exponential":
+        raise Unsupported(f"How much {plan.statistic} by the exponential mechanism would tell is not computed here.")
     if isinstance(plan.statistic, Moments | SmallestEigenvalue):
         raise Unsupported(f"A release of {plan.statistic.kind} is for a regression model, not for a population.")
     refuse_tied(plan.statistic)

@@ -20,10 +20,10 @@ from noisewise.holder import draw
 from noisewise.holder.evaluate import IbisRows, lattice_values
 from noisewise.holder.ledger import Account, Ledger, Order
 from noisewise.holder.table import Table
-from noisewise.laws import ExponentialQuantile, Form, action_law, cell_law, smooth_law
+from noisewise.laws import Form, action_law, cell_law, quantile_law, smooth_law
 from noisewise.planning import Plan
 from noisewise.release import Release, checked_signature
-from noisewise.statistics import Quantile
+from noisewise.statistics.order import quantile_statistic
 
 Drawer = Callable[[], Sequence[int]]
 NEARBY_RANKS = 2000  # order statistics fetched on each side of a private quantile before the rest is asked by rank
@@ -197,9 +197,8 @@ def _quantile_drawer(table: Table, plan: Plan) -> Drawer:
     Each far side is weighed by its largest density, and a point drawn there is kept with the ratio of its own
     density to that bound: rejection, so the law is exact while only ranks near the target are fetched.
     """
-    statistic, law, rows, n = plan.statistic, plan.law, IbisRows(table, plan), plan.part_schema.largest_n
-    assert isinstance(statistic, Quantile)
-    assert isinstance(law, ExponentialQuantile)
+    statistic, law = quantile_statistic(plan.statistic), quantile_law(plan.law)
+    rows, n = IbisRows(table, plan), plan.part_schema.largest_n
     target, rate = statistic.q * n, law.epsilon / 2
     low, high = plan.lattice.low[0], plan.lattice.high[0]
     window = rows.window(statistic.feature, plan.lattice, rank=statistic.rank(n), reach=NEARBY_RANKS)

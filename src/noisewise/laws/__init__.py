@@ -1,6 +1,6 @@
 """Noise laws: one law, one file; what they have in common is in `protocol`."""
 
-from noisewise.laws.exponential import ExponentialQuantile
+from noisewise.laws.exponential import ExponentialQuantile, quantile_law
 from noisewise.laws.finite import FiniteLaw, RandomizedResponse, action_law, cell_law, stated_response
 from noisewise.laws.gaussian import DiscreteGaussian, RoundedGaussian, gaussian_noise
 from noisewise.laws.laplace import DiscreteLaplace, geometric_noise, laplace_noise
@@ -49,6 +49,7 @@ __all__ = [
     "law_from_dict",
     "noise_from_dict",
     "normal_mixture",
+    "quantile_law",
     "register_law",
     "smooth_law",
     "smooth_shape",

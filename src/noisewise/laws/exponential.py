@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from noisewise import exact
 from noisewise.laws.numbers import Floats, power_of_two
-from noisewise.laws.protocol import Form, register_law
+from noisewise.laws.protocol import Form, Law, register_law, wrong_form
 
 
 @register_law
@@ -42,4 +42,11 @@ class ExponentialQuantile:
         return "a point near the quantile, by the exponential mechanism"
 
     def words(self) -> str:
-        return "a point near the quantile, by the exponential mechanism; it serves to set bounds, not to infer from."
+        return "a point near the quantile, by the exponential mechanism: its chance depends on the records beside it."
+
+
+def quantile_law(law: Law) -> ExponentialQuantile:
+    """The law as that of a private quantile; other forms are refused."""
+    if not isinstance(law, ExponentialQuantile):
+        raise wrong_form(law, Form.POINT)
+    return law

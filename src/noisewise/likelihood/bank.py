@@ -35,7 +35,7 @@ from noisewise.populations.population import AnyPopulation
 from noisewise.privacy.smooth import scale_floor
 from noisewise.release import NoisyValue
 from noisewise.statistics import Moments, Records, SmallestEigenvalue
-from noisewise.statistics.order import OrderStatistic, Quantile
+from noisewise.statistics.order import OrderStatistic
 
 MOST_STRATIFIED = 60  # coordinates of a data set; beyond, a quasi-random net is no better than plain draws
 NUMBERS = 2**18  # records of all data sets together that are worth looking at for each theta
@@ -290,7 +290,7 @@ def _check_is_scored(release: NoisyValue, *, alone: bool) -> None:
             "every matching of answers to records would have to be summed. Release them from disjoint parts, or "
             "infer from one of them."
         )
-    if isinstance(statistic, Quantile | Moments | SmallestEigenvalue):
+    if release.law.form is Form.POINT or isinstance(statistic, Moments | SmallestEigenvalue):
         raise Unsupported(f"A release of {statistic.kind} is not scored by a bank of data sets.")
 
 

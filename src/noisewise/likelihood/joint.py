@@ -32,13 +32,14 @@ from noisewise.likelihood.model import Likelihood, Parameters, check_likelihood
 from noisewise.likelihood.normal_rows import cautions_at
 from noisewise.likelihood.normal_sum import NormalSum
 from noisewise.likelihood.order_bank import OrderBank
+from noisewise.likelihood.quantile_bank import QuantileBank
 from noisewise.likelihood.tilted_sum import TiltedSum
 from noisewise.likelihood.unknown_size import GroupLikelihood, UnknownSize
 from noisewise.likelihood.whole_tables import WholeTables
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import AnyPopulation, Joint
 from noisewise.release import NoisyValue
-from noisewise.statistics import Histogram, Marginals, Moments, Quantile, SmallestEigenvalue, Sort
+from noisewise.statistics import Histogram, Marginals, Moments, SmallestEigenvalue, Sort
 from noisewise.statistics.tables import refuse_tied
 
 SMALL_N = 30  # up to here several sums of few records are worth a bank
@@ -187,11 +188,6 @@ def checked_releases(releases: object) -> tuple[NoisyValue, ...]:
     """One release or several, all of a kind that a population can be learnt from."""
     given = listed_releases(releases)
     for release in given:
-        if isinstance(release.statistic, Quantile):
-            raise Unsupported(
-                f"{release.statistic} came through the exponential mechanism, which serves to set bounds only. "
-                "Release a statistic of other records with those bounds, and infer from that."
-            )
         if isinstance(release.statistic, SmallestEigenvalue | Moments):
             raise Unsupported(f"A release of {release.statistic.kind} is for a regression model, not for a population.")
         refuse_tied(release.statistic)
@@ -215,6 +211,14 @@ def _group(releases: tuple[NoisyValue, ...], population: AnyPopulation, likeliho
             )
         local = CellsModel.of if releases[0].is_categorical else None
         return local(releases, population, n=n) if local else LocalAnswers(releases[0], population, n=n)
+    if any(release.law.form is Form.POINT for release in releases):
+        if len(releases) > 1:
+            raise Unsupported(
+                "A private quantile and another release of the same records have no joint law here: its chance depends "
+                "on all records beside it, and it may have set the other's bounds. Release them from disjoint parts, "
+                "or infer from one of them."
+            )
+        return QuantileBank.of(releases[0], population)
     if not is_additive:
         if len(releases) == 1:
             return OrderBank.of(releases[0], population)

@@ -40,7 +40,7 @@ from noisewise.populations.parameters import Array, Theta, rows_of
 from noisewise.populations.population import AnyPopulation
 from noisewise.privacy.smooth import reach, scale_floor
 from noisewise.release import NoisyValue
-from noisewise.statistics.order import OrderStatistic, Quantile
+from noisewise.statistics.order import OrderStatistic
 from noisewise.types import Bools, Floats
 
 __all__ = ["N_SCRAMBLES", "OrderBank", "OrderRecords"]
@@ -62,7 +62,7 @@ class Points(NamedTuple):
 
 @dataclass(frozen=True)
 class OrderBank(GroupLaw):
-    """The likelihood of one noisy median, maximum or minimum."""
+    """The likelihood of one noisy median, maximum, minimum or quantile."""
 
     release: NoisyValue
     population: AnyPopulation
@@ -92,15 +92,15 @@ class OrderBank(GroupLaw):
     @classmethod
     def _of(cls, release: NoisyValue, population: AnyPopulation, seed: int, per_share: int) -> OrderBank:
         statistic, law, schema = release.statistic, release.law, release.schema
-        if not isinstance(statistic, OrderStatistic) or isinstance(statistic, Quantile) or law.form is not Form.SCALED:
+        if not isinstance(statistic, OrderStatistic) or law.form is not Form.SCALED:
             raise Unsupported(
-                f"A bank of order statistics scores a median, maximum or minimum under smooth sensitivity, "
+                f"A bank of order statistics scores a median, maximum, minimum or quantile under smooth sensitivity, "
                 f"not {statistic} with the law {law.family!r}."
             )  # fmt: skip
         law = smooth_law(law)
         n, (low, high) = schema.largest_n, statistic.bounds(schema)
         m, floor = statistic.rank(n), scale_floor(step=law.step, alpha=law.alpha)
-        centre = _expected_logit(m, n)
+        centre = expected_logit(m, n)
         spread = math.sqrt(float(polygamma(1, m) + polygamma(1, n + 1 - m)))
         furthest = reach(beta=steep(law.beta), low=low, high=high, floor=floor)
         sides = Side.of(m - 1, furthest), Side.of(n - m, furthest)
@@ -215,11 +215,11 @@ class OrderBank(GroupLaw):
         """
         centre, spread, size = self.quantile.centre, self.quantile.spread, len(self.bank.own)
         y = self.release.value[0] * self.law.step
-        z = float(np.clip((inverse(y, *_plain(table)) - centre) / spread, -FURTHEST_NEAR, FURTHEST_NEAR))
+        z = float(np.clip((inverse(y, *plain_table(table)) - centre) / spread, -FURTHEST_NEAR, FURTHEST_NEAR))
         ell = centre + spread * z
         _, scale = self._scales(table, np.full(size, ell), np.ones(size, bool), self.sketch)
         beside = np.array([ell - spread / 8, ell + spread / 8])
-        rise = float(np.ptp(_read_all(beside, *_plain(table)))) * 4  # of the statistic, over one spread of ell
+        rise = float(np.ptp(read_all(beside, *plain_table(table)))) * 4  # of the statistic, over one spread of ell
         noise = scale / float(self.law.alpha)
         width = np.clip(noise / np.maximum(rise, noise), 1e-9, 1.0)
         if smooth_shape(self.law) is not SmoothShape.LAPLACE:
@@ -229,7 +229,7 @@ class OrderBank(GroupLaw):
 
     def _scales(self, table: Table, ell: Array, wanted: Any, window: Window) -> tuple[Array, Array]:
         bounds = (self.low, self.high, math.exp(steep(self.law.beta)))
-        statistic, scale = _window_scales(ell, wanted, *window, bounds, *_plain(table))
+        statistic, scale = _window_scales(ell, wanted, *window, bounds, *plain_table(table))
         return statistic, np.maximum(scale, self.floor)
 
 
@@ -293,7 +293,7 @@ def _knots(rng: np.random.Generator, theta: Theta) -> tuple[Theta, Any]:
     return {name: knots}, np.where(rng.random(rows) < share, right, right - 1)
 
 
-def _expected_logit(m: int, n: int) -> float:
+def expected_logit(m: int, n: int) -> float:
     return float(polygamma(0, m) - polygamma(0, n + 1 - m))
 
 
@@ -305,14 +305,14 @@ def _log_cauchy(x: Array, centre: float | Array, width: float | Array) -> Array:
     return np.asarray(-np.log(np.pi * width * (1 + ((x - centre) / width) ** 2)))
 
 
-def _plain(table: Table) -> tuple[Any, ...]:
+def plain_table(table: Table) -> tuple[Any, ...]:
     """A table as the arguments of compiled functions."""
     layout = (table.centre, table.spread, table.first, table.cell, table.least_until, table.largest_from)
     return table.values, table.slopes, table.edges, table.is_step, layout
 
 
 @njit(cache=True)
-def _read_all(
+def read_all(
     ell: Floats,
     values: Floats,
     slopes: Floats,

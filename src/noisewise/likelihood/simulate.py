@@ -36,6 +36,7 @@ from noisewise.laws import (
     action_law,
     additive_law,
     cell_law,
+    quantile_law,
     smooth_law,
 )
 from noisewise.planning import Simulable
@@ -46,6 +47,7 @@ from noisewise.populations.presence import sample_present
 from noisewise.statistics import Count, Marginals, Rows, Sort, Statistic
 from noisewise.statistics.additive import FeatureSums
 from noisewise.statistics.evaluation import NumPyRows, cell_counts
+from noisewise.statistics.order import quantile_statistic
 
 __all__ = ["draw_answers", "draw_noise", "noisy_values", "simulate_values"]
 
@@ -54,7 +56,6 @@ Rng = np.random.Generator
 PIECE = 1_000_000  # records of one column at once: some ten arrays of 8 MB
 LARGEST_NOISE = 2.0**62
 MANY_RECORDS = 200_000
-NO_QUANTILE = "A quantile by the exponential mechanism is not simulated: it sets bounds only."
 
 
 def simulate_values(
@@ -71,8 +72,6 @@ def simulate_values(
     With `approximate=True` the sum of more than 200 000 records is drawn from its own law instead of record by record:
     multinomial for counts and one table, normal (the central limit theorem) for other sums.
     """
-    if plan.law.form is Form.POINT:
-        raise Unsupported(NO_QUANTILE)
     size = record_count(plan.part_schema, n)
     rows = len(next(iter(theta.values()))) if theta else 1
     if approximate and size > MANY_RECORDS and _has_sum_law(plan.statistic) and not plan.schema.left_out:
@@ -207,7 +206,7 @@ def _noisy(rng: Rng, plan: Simulable, rows: Rows) -> Integers:
     """The statistic on its lattice as the holder computes it, with noise of its law."""
     statistic, law = plan.statistic, plan.law
     if law.form is Form.POINT:
-        raise Unsupported(NO_QUANTILE)
+        return _quantile_points(rng, plan, rows)
     if law.form is Form.SCALED:
         rule = smooth_law(law)
         values, secret = statistic.scaled(rows, plan.lattice, alpha=rule.alpha, beta=rule.beta)
@@ -218,6 +217,22 @@ def _noisy(rng: Rng, plan: Simulable, rows: Rows) -> Integers:
     if statistic.is_local:
         return np.sort(values + draw_noise(rng, law, values.shape), axis=-1)
     return _publish(rng, plan, values)
+
+
+def _quantile_points(rng: Rng, plan: Simulable, rows: Rows) -> Integers:
+    """Lattice points (K, 1) by the exponential mechanism: an interval between sorted values, then a point of it."""
+    statistic, law = quantile_statistic(plan.statistic), quantile_law(plan.law)
+    ranked = rows.window(statistic.feature, plan.lattice, rank=1, reach=rows.n).values
+    # Interval i holds the points y with #{x < y} = i: s_i < y <= s_{i+1}, and all from the lower bound on for i = 0.
+    edges = np.pad(ranked, ((0, 0), (1, 1)))
+    edges[:, 0], edges[:, -1] = plan.lattice.low[0] - 1, plan.lattice.high[0]
+    away = np.abs(np.arange(rows.n + 1) - float(statistic.q * rows.n))
+    with np.errstate(divide="ignore"):
+        logs = np.log(np.diff(edges, axis=1).astype(float)) - 0.5 * float(law.epsilon) * away
+    upto = np.cumsum(np.exp(logs - logs.max(axis=1, keepdims=True)), axis=1)
+    chosen = np.sum(upto <= upto[:, -1:] * rng.random((len(ranked), 1)), axis=1)
+    every = np.arange(len(ranked))
+    return rng.integers(edges[every, chosen] + 1, edges[every, chosen + 1], endpoint=True)[:, None]
 
 
 def _publish(rng: Rng, plan: Simulable, sums: Integers) -> Integers:

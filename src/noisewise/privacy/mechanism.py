@@ -148,9 +148,9 @@ TABLE = [
     Mechanism("gaussian", (ZeroConcentratedDP, GaussianDP, ApproxDP), (*ADDITIVE, "answers"), GAUSSIAN),
     Mechanism("geometric", (PureDP,), COUNTS, LAPLACE),
     Mechanism("randomized-response", (PureDP,), ("answers",), ruled=_response),
-    Mechanism("smooth-laplace", (ApproxDP,), ("order",), ruled=_smooth_laplace),
-    Mechanism("smooth-cauchy", (PureDP,), ("order",), ruled=_smooth_cauchy),
     Mechanism("exponential", (PureDP,), ("quantile",), ruled=_exponential),
+    Mechanism("smooth-laplace", (ApproxDP,), ("order", "quantile"), ruled=_smooth_laplace),
+    Mechanism("smooth-cauchy", (PureDP,), ("order", "quantile"), ruled=_smooth_cauchy),
     Mechanism("finite", (PureDP,), ("count",)),
 ]
 

@@ -2,8 +2,8 @@
 
 Their global sensitivity is the whole range, so noise is scaled to the *smooth* sensitivity of the records at
 hand (`privacy/smooth.py`), which stays secret; a release names the rule only. The median is the lower one,
-s_(ceil(n/2)), a real order statistic for every n. `Quantile` goes through the exponential mechanism and serves
-to set bounds, on records that are not used again. Change-one only: the index moves with n.
+s_(ceil(n/2)), a real order statistic for every n. `Quantile` goes through the exponential mechanism unless it is told
+otherwise; under smooth sensitivity it is s_(ceil(q n)). Change-one only: the index moves with n.
 """
 
 from __future__ import annotations
@@ -182,7 +182,11 @@ class Minimum(OrderStatistic):
 
 @dataclass(frozen=True, slots=True, init=False)
 class Quantile(OrderStatistic):
-    """The q-quantile of a feature by the exponential mechanism: a lattice point y with |#{x < y} - q n| small."""
+    """The q-quantile of a feature.
+
+    By the exponential mechanism (the default) a lattice point y with |#{x < y} - q n| small; under smooth sensitivity
+    (`mechanism="smooth-laplace"`, `"smooth-cauchy"`) the value s_(ceil(q n)) with noise.
+    """
 
     feature: Feature
     q: Fraction
@@ -203,3 +207,10 @@ class Quantile(OrderStatistic):
 
     def __str__(self) -> str:
         return f"quantile({self.feature}, {text(self.q)})"
+
+
+def quantile_statistic(statistic: Statistic) -> Quantile:
+    """The statistic as a quantile; others are refused."""
+    if not isinstance(statistic, Quantile):
+        raise Unsupported(f"{statistic.kind} is no quantile.")
+    return statistic
