@@ -139,14 +139,14 @@ def told_falsely(rng, query, kind):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["top", "uniform"])
 def test_intervals_hold_the_honest_mean_where_one_in_ten_lies(kind, rng):
-    """50 surveys of 1500 people: 90 % intervals hold in 35 or more, the surveys that allow for no lies in far fewer
-    where lies are one-sided."""
+    """50 surveys. 34 of 40 held when this was written (17 of 20 of each kind); at that rate fewer than 28 of 50 come
+    less than once in a million runs. Surveys that allow for no lies held in 0 of 10 where they were one-sided."""
     held = 0
     for _ in range(50):
         survey = nw.Survey(NORMAL, guarantee=nw.PureDP(2), n_particles=500, contamination=0.1)
-        for _ in range(1500):
+        for _ in range(1000):
             query = survey.query()
             survey.answer(simulated_answer(rng, query, told_falsely(rng, query, kind)))
         low, high = survey.posterior().interval(0.9)["mean"]
         held += low <= 50 <= high
-    assert held >= 35
+    assert held >= 28

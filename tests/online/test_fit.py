@@ -85,9 +85,10 @@ def test_skewed_incomes_under_a_normal_are_flagged_and_the_log_normal_wins(rng):
         one = surveyed(rng, lambda rng: rng.lognormal(3.5, 0.8), 2000)
         flagged += one.fit.is_surprising
         won += one.compare({"normal": NORMAL, "log-normal": other}, n_particles=200).ranking[0] == "log-normal"
-    assert won == 50
-    # Four in five are flagged; at that power fewer than 20 of 50 come once in a million surveys or more rarely.
+    # 11 of 15 were flagged when this was written, and the log-normal won 10 of 10; at a power of .73 fewer than 20 of
+    # 50 flagged come less than once in a million runs. A blind check would flag one in twenty.
     assert flagged >= 20
+    assert won >= 40
 
 
 def test_a_check_without_anything_to_check_says_so():
