@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import pytest
 from collecting import answered_lines
+from scipy import stats
 from serving_surveys import COUNTER, WORDS, altered_page, before_scripts, requests_of, served, sized, text_of, until
 
 import noisewise as nw
@@ -503,6 +504,22 @@ def test_cells_are_chosen_not_typed(driver, tmp_path):
         driver.find_element("id", "send").click()
         receipt(driver)
         assert text_of(driver, "#sent") in labels
+        (kept,) = kept_answers(driver)
+        assert logged(server, kept["id"]) == [labels.index(text_of(driver, "#sent"))]
+
+
+def test_levels_are_chosen_by_name_and_the_column_is_told(driver, tmp_path):
+    """A survey of several columns: this person is asked about one of them."""
+    regions = nw.Joint(region=nw.Categorical(p=stats.dirichlet([1, 1, 1])))
+    levels = {"region": ["north", "<b>south</b>", "east"]}
+    with served(tmp_path, population=regions, levels=levels, queries="auto", learns=False) as server:
+        question(driver, server.link())
+        assert text_of(driver, "#about") == "You are asked about one thing only: region."
+        labels = [label.text for label in driver.find_elements("css selector", ".choice")]
+        assert labels == levels["region"]
+        driver.find_elements("css selector", ".choice")[1].click()
+        driver.find_element("id", "send").click()
+        receipt(driver)
         (kept,) = kept_answers(driver)
         assert logged(server, kept["id"]) == [labels.index(text_of(driver, "#sent"))]
 
