@@ -33,20 +33,25 @@ class MomentsLaw:
     def releases(self) -> tuple[NoisyValue, ...]:
         return (self.release,)
 
-    def draw_statistic(self, rng: np.random.Generator, theta: Theta) -> Floats:
-        """T (K, size), one draw a row of theta."""
-        statistic, law = self.release.statistic, self.release.law
+    def sums(self, theta: Theta) -> tuple[Floats, Floats]:
+        """n M (K, size) and n C (K, size, size), at K rows of theta."""
+        statistic = self.release.statistic
         assert isinstance(statistic, Moments)
         pairs = np.array(statistic.pairs(self.release.schema), np.int64)
         mean, covariance = row_law(self.model, statistic, self.release.schema, theta).moments(
             pairs, intercept=statistic.intercept, block=statistic.block
         )
         n = self.n // statistic.block
+        return n * mean, n * covariance
+
+    def draw_statistic(self, rng: np.random.Generator, theta: Theta) -> Floats:
+        """T (K, size), one draw a row of theta."""
+        law, (mean, covariance) = self.release.law, self.sums(theta)
         laplace = normal_mixture(law).laplace_scale
         return behind_noise(
             rng,
-            n * mean,
-            n * covariance,
+            mean,
+            covariance,
             self.release.estimate,
             variance=np.square(additive_law(law).sd),
             laplace=None if laplace is None else np.array(laplace),

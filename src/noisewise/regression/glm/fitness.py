@@ -21,14 +21,13 @@ import numpy as np
 
 from noisewise.errors import Unsupported
 from noisewise.laws import additive_law, normal_mixture
+from noisewise.regression.confidential import MomentsLaw
 from noisewise.regression.glm.problem import GlmProblem
 from noisewise.regression.glm.sampler import GlmFit
 from noisewise.regression.location import draw_configurations
 from noisewise.regression.marginal import FEWEST_ROWS, SHARE_OF_ROOT
 from noisewise.regression.observed import Observed
 from noisewise.regression.problem import Holder
-from noisewise.regression.row_law import row_law
-from noisewise.statistics import Moments
 from noisewise.types import Floats, Theta
 
 if TYPE_CHECKING:
@@ -107,17 +106,13 @@ def misfit(model: MomentsGlm, observed: Observed, theta: Theta) -> Misfit | None
         return None
     distance, tails = 0.0, 1.0
     for release, holder in zip(observed.releases, observed.holders, strict=True):
-        statistic, law = release.statistic, additive_law(release.law)
-        assert isinstance(statistic, Moments)
-        pairs = np.array(statistic.pairs(release.schema), np.int64)
+        law = additive_law(release.law)
         try:
-            mean, covariance = row_law(model, statistic, release.schema, theta).moments(
-                pairs, intercept=statistic.intercept
-            )
+            mean, covariance = MomentsLaw(model, release, int(holder.n)).sums(theta)
         except Unsupported:
             return None
-        away = np.asarray(release.estimate, float) - holder.n * mean[0]
-        distance += float(away @ np.linalg.solve(holder.n * covariance[0] + np.diag(np.square(law.sd)), away))
+        away = np.asarray(release.estimate, float) - mean[0]
+        distance += float(away @ np.linalg.solve(covariance[0] + np.diag(np.square(law.sd)), away))
         tails = max(tails, LONGER_TAILS if normal_mixture(law).is_laplace else 1.0)
     told = model.degrees(observed.releases, theta)
     degrees = max(told.told - told.unknowns, 1)
