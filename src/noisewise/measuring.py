@@ -103,6 +103,9 @@ class Measurement(NoisyFile):
     noun: ClassVar[str] = "measurement"
 
     def __post_init__(self) -> None:
+        # Readers print them: a file that somebody wrote must not move a terminal's cursor, nor end a line.
+        checked_words(self.dataset, "dataset", LONGEST_NAME)
+        checked_words(self.source, "source", LONGEST_SOURCE)
         law, value = _settled(self)
         object.__setattr__(self, "law", law)
         object.__setattr__(self, "value", value)

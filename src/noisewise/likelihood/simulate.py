@@ -232,7 +232,8 @@ def _quantile_points(rng: Rng, plan: Simulable, rows: Rows) -> Integers:
     upto = np.cumsum(np.exp(logs - logs.max(axis=1, keepdims=True)), axis=1)
     chosen = np.sum(upto <= upto[:, -1:] * rng.random((len(ranked), 1)), axis=1)
     every = np.arange(len(ranked))
-    return rng.integers(edges[every, chosen] + 1, edges[every, chosen + 1], endpoint=True)[:, None]
+    drawn = rng.integers(edges[every, chosen] + 1, edges[every, chosen + 1], endpoint=True)
+    return np.asarray(drawn, dtype=np.int64)[:, None]
 
 
 def _publish(rng: Rng, plan: Simulable, sums: Integers) -> Integers:
