@@ -150,18 +150,40 @@ def test_a_folder_of_ones_own_is_written_again_and_other_files_are_never_touched
     assert (home / "found" / "notes.txt").read_text("utf-8") == "mine"
 
 
-def test_a_private_number_of_records_must_be_stated(home: Path, run: Run) -> None:
+def private_count(home: Path) -> tuple[str, ...]:
+    """A noisy count of records whose number is private, and how to learn from it."""
     schema = Schema({"smoker": Bounded(0, 1)}, n_max=100, neighbours="add-remove")
     population = Bernoulli(p=stats.beta(1, 1))
     made = plan(Count(column("smoker").between(0.5, 1)), schema, guarantee=PureDP(1))
     simulate(made, population, seed=1, n=80).save(home / "count.json")
     (home / "smoker.toml").write_text('[population]\nsmoker = "bernoulli(p=beta(1, 1))"\n', "utf-8")
-    arguments = ("infer", "count.json", "--spec", "smoker.toml", "--out", "found")
+    return ("infer", "count.json", "--spec", "smoker.toml", "--out", "found")
+
+
+def test_a_private_number_of_records_must_be_stated(home: Path, run: Run) -> None:
+    arguments = private_count(home)
     code, _, errors = run(*arguments)
     assert code == 2
     assert "n" in errors
     assert not (home / "found").exists()
     assert run(*arguments, "--n", "80")[0] == 0
+
+
+@pytest.mark.parametrize("words", ["poisson(-1)", "poisson", "norm(80, 5)", "0", "8.5", "x"])
+def test_what_is_no_number_of_records_is_refused(home: Path, run: Run, words: str) -> None:
+    arguments = private_count(home)
+    code, _, errors = run(*arguments, "--n", words)
+    assert code == 2
+    assert "Traceback" not in errors
+    assert not (home / "found").exists()
+
+
+def test_a_prior_on_a_private_number_of_records_is_learnt_from(home: Path, run: Run) -> None:
+    code, told, _ = run(*private_count(home), "--n", "poisson(80)", "--seed", "1")
+    assert code == 0
+    found = Posterior.load(home / "found" / "posterior.npz")
+    assert 40 < found.draws["n"].mean() <= 100
+    assert re.search(r"^n +\d", told, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
