@@ -18,7 +18,7 @@ from scipy import stats
 
 import noisewise as nw
 from noisewise.evaluate.calibration import Calibration
-from noisewise.evaluate.trials import library_posterior, run_trials
+from noisewise.evaluate.trials import PublicSizes, library_posterior, run_trials
 from noisewise.privacy.guarantee import Guarantee
 
 ALARM = 1e-6
@@ -29,14 +29,14 @@ SCHEMA = nw.Schema({"x": nw.Bounded(-1, 2), "c": nw.Levels(["no", "yes"])}, n=30
 
 
 @dataclass(frozen=True)
-class Holder:
+class Holder(PublicSizes):
     """A world whose releases are made, not simulated: a new table and a new ledger for every truth."""
 
     population: Any
     guarantee: Guarantee
     folder: Path
 
-    def releases(self, rng: np.random.Generator, theta: Any) -> list[nw.Release]:
+    def releases(self, rng: np.random.Generator, theta: Any, sizes: Any = ()) -> list[nw.Release]:
         x = rng.normal(theta["x.mean"][0], 1, 30)
         c = rng.random(30) < theta["c.p"][0]
         table = nw.Table.read(pd.DataFrame({"x": x, "c": np.where(c, "yes", "no")}), SCHEMA)

@@ -182,7 +182,7 @@ def test_ties_and_any_number_of_draws_leave_ranks_uniform() -> None:
     def again(releases: Any, population: Any, seed: int) -> Draws:
         return dict(population.sample_prior(np.random.default_rng(seed), 13))
 
-    world = SimpleNamespace(population=Rounded(), releases=lambda *_: [])
+    world = SimpleNamespace(population=Rounded(), releases=lambda *_: [], sizes=lambda _: [], size_names=lambda: ())
     sample = trials_module.given_posterior(again)
     found = trials_module.run_trials(world, sample, 13, np.random.SeedSequence().spawn(2000))  # type: ignore[arg-type]
     uniforms = np.array([trial.uniforms[0] for trial in found])

@@ -87,7 +87,8 @@ GENERATORS = {"random", "default_rng", "RandomState", "SystemRandom", "urandom",
 NOISE = {"secrets", "make_laplace", "make_gaussian", "make_noise", "make_geometric", "make_randomized_response"}
 NOISE |= {"then_laplace", "then_gaussian", "then_noise", "then_geometric", "measurements"}
 # The ledger's secret salt and the data set's random id are no noise.
-SALT = {"holder/ledger.py", "holder/ledger_chain.py"}
+# Nor are a survey's invitations and operator's token, and the salt under which a server forgets who asked.
+SALT = {"holder/ledger.py", "holder/ledger_chain.py", "collector/board.py", "collector/limits.py"}
 
 
 def names_in(source):
@@ -114,7 +115,8 @@ def misused(path, source):
     if path.startswith("holder/"):
         found |= names & GENERATORS
     if path != "holder/draw.py":
-        allowed = {"secrets", "secrets.token_hex", "secrets.token_bytes"} if path in SALT else set()
+        tokens = {"secrets", "secrets.token_hex", "secrets.token_bytes", "secrets.token_urlsafe"}
+        allowed = tokens if path in SALT else set()
         found |= {name for name in names if name in NOISE or name.startswith("secrets.")} - allowed
     return found
 

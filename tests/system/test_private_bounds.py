@@ -108,7 +108,7 @@ def test_two_parts_cost_what_one_does_and_the_same_records_cost_twice(tmp_path: 
     assert wider.spent() == nw.PureDP(2)
 
 
-def test_the_release_carries_the_bought_bound_and_the_quantile_is_not_learnt_from(tmp_path: Path) -> None:
+def test_the_release_carries_the_bought_bound_and_the_quantile_of_other_records_tells_more(tmp_path: Path) -> None:
     table = nw.Table.read({"x": np.random.default_rng(1).exponential(2.5, N)}, SCHEMA)
     ledger = nw.Ledger.open(tmp_path / "l.ledger", limit=EPSILON)
     quantile = nw.make_release(table, MEDIAN, ledger=ledger)
@@ -117,9 +117,19 @@ def test_the_release_carries_the_bought_bound_and_the_quantile_is_not_learnt_fro
     loaded = Release.load(tmp_path / "waits.release.json")
     assert str(loaded.statistic) == "mean(clip(x, 0, 8))"
     assert (loaded.schema.n, quantile.schema.n) == (900, 100)
-    for given in ([quantile], [quantile, loaded]):
-        with pytest.raises(nw.Unsupported, match="serves to set bounds only"):
-            nw.infer(given, FAMILIES["exponential"][0], progress=False)
+    population = FAMILIES["exponential"][0]
+    alone, both = (nw.infer(given, population, progress=False, draws=250) for given in ([loaded], [quantile, loaded]))
+    assert both.sd["rate"] < 1.1 * alone.sd["rate"]  # disjoint parts: the law of the rest, given the bound, and its own
+    assert abs(both.mean["rate"] - alone.mean["rate"]) < 6 * alone.sd["rate"]
+
+
+def test_a_quantile_is_not_learnt_from_beside_what_it_may_have_set_the_bounds_of(tmp_path: Path) -> None:
+    table = nw.Table.read({"x": np.random.default_rng(1).exponential(2.5, N)}, SCHEMA)
+    ledger = nw.Ledger.open(tmp_path / "l.ledger", limit=nw.PureDP(4))
+    whole = nw.plan(MEDIAN.statistic, SCHEMA, guarantee=EPSILON)
+    given = [nw.make_release(table, one, ledger=ledger) for one in (whole, rest(8.0, None))]
+    with pytest.raises(nw.Unsupported, match="quantile"):
+        nw.infer(given, FAMILIES["exponential"][0], progress=False)
 
 
 def test_a_quantile_holds_where_fifty_over_epsilon_records_lie_above_it_and_is_lost_where_few_do(

@@ -6,7 +6,7 @@ they were summed (clamped to the bounds, if values were). Published is y = U + n
     Laplace, one component   the normal-Laplace density (Reed & Jorgensen 2004)                    closed
     Laplace, several         V_j ~ N(0, 2 b_j^2 E_j), E_j ~ Exponential(1) sampled with the model  closed given E
 Counts are whole numbers, and scored as such:
-    a count                  s ~ Binomial(n, p), every s near the published one is summed over     exact
+    a count                  s ~ Binomial(n, p), every s (of very many, those near the published)  exact
     a table                  s ~ Multinomial(n, p): Poisson numbers given their total              see below
     answers                  counts ~ Multinomial(n, p R) under randomized response                exact
 The cells S_j of a table are Poisson(n p_j e^t) given that they sum to n, whatever t is. Given y_j each is summed over
@@ -38,6 +38,7 @@ __all__ = ["Given", "ObservedTerm", "term_of"]
 LOG_2PI = float(np.log(2 * np.pi))
 FARTHEST = 1e-17  # of the noise is beyond the counts that are summed over
 MOST_POINTS = 200_000  # counts that are summed over in one term
+EVERY_POINT = 10_000  # with no more than these in all, every count is
 STEPS = 4  # of Newton's method towards the tilt of a table
 TINY = 1e-300
 
@@ -215,6 +216,8 @@ class CountedTable:
         centre = [min(max(release.value[j] / steps[j], 0.0), float(n)) for j in range(m)]
         low = [max(0, int(centre[j] - reach[j])) for j in range(m)]
         width = max(min(n, int(centre[j] + reach[j]) + 1) - low[j] + 1 for j in range(m))
+        if (n + 1) * m <= EVERY_POINT:
+            low, width = [0] * m, n + 1
         if width * m > MOST_POINTS:
             raise Unsupported(
                 f"{m} cells with {width} counts each that the noise may have come from are too many to be summed over. "

@@ -64,6 +64,18 @@ class World:
                 for release in simulate_releases(rng, plans, self.population, theta, n=n)]  # fmt: skip
 
 
+class PublicSizes:
+    """For worlds of one's own whose numbers of records are public: none is drawn."""
+
+    __slots__ = ()
+
+    def sizes(self, rng: np.random.Generator) -> list[int | None]:
+        return []
+
+    def size_names(self) -> tuple[str, ...]:
+        return ()
+
+
 class Sampled(NamedTuple):
     """Posterior draws by name, and how many independent ones they are worth (NaN where unknown)."""
 

@@ -36,7 +36,7 @@ from noisewise.baselines.non_private import non_private
 from noisewise.baselines.one_posterior_sampling import PARAMETERS as SAMPLED_FAMILIES
 from noisewise.baselines.one_posterior_sampling import one_posterior_sampling
 from noisewise.errors import InvalidArgument, NoisewiseError
-from noisewise.evaluate.trials import Sampled
+from noisewise.evaluate.trials import PublicSizes, Sampled
 from noisewise.families.family import gamma_numbers
 from noisewise.inference.infer import infer
 from noisewise.likelihood.conjugate import beta_shapes
@@ -92,7 +92,7 @@ class Data(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Experiment:
+class Experiment(PublicSizes):
     """One family at one n, epsilon and prior: a world that trials can be drawn from."""
 
     family: str
@@ -132,7 +132,7 @@ class Experiment:
         low, high = self.population.parameters.priors["rate"].interval(ALMOST_ALL)
         return float(low), float(high)
 
-    def releases(self, rng: np.random.Generator, theta: Theta) -> list[Data]:
+    def releases(self, rng: np.random.Generator, theta: Theta, sizes: Sequence[int | None] = ()) -> list[Data]:
         """Records at one value of theta, and their release."""
         records = self.population.sample(rng, self.n, theta)
         entry = self.plan.schema.columns["x"]
