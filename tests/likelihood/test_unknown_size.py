@@ -124,7 +124,8 @@ def test_a_table_is_the_sum_over_n_of_its_own_law(rng, n, guarantee):
     near = [k for k in range(total - 60, total + 61) if k >= 1]
     given = [TableModel.of(tuple(releases), POPULATION, n=k).log_likelihood(theta) for k in near]
     terms = np.array(given) + prior.logpmf(near)[:, None]
-    assert law.log_likelihood(theta) == pytest.approx(np.logaddexp.reduce(terms), abs=1e-6)
+    # Of a convolution 1e-13 of its largest term is lost to rounding, which an improbable release feels.
+    assert law.log_likelihood(theta) == pytest.approx(np.logaddexp.reduce(terms), abs=1e-3)
 
 
 def test_histograms_tell_the_number_of_records(rng):
