@@ -72,7 +72,7 @@ def blocks(text: str) -> Iterator[Block]:
 
 
 def masked(line: str) -> str:
-    """A line without its numbers, and without the spaces that align them; a chance near 1 may be told as over another."""
+    """A line without its numbers and the spaces that align them; a chance near 1 may be told as over another."""
     return " ".join(NUMBER.sub("#", line).split()).replace("probability over #", "probability #")
 
 
