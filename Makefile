@@ -8,15 +8,15 @@ export OMP_NUM_THREADS      ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export NUMBA_NUM_THREADS    ?= 1
 WORKERS ?= 2
-# Tests draw fresh entropy for every change of the code, and the same again until the next (tests/conftest.py).
-export NOISEWISE_TEST_SEED ?= $(shell git log -1 --format=%H -- src 2>/dev/null)
+# Tests draw fresh entropy for every change of the code, and the same again until the next (conftest.py).
+export NOISEWISE_TEST_SEED ?= $(shell git log -1 --format=%H -- src papers/noisewise_papers 2>/dev/null)
 
 .PHONY: demo test test-all test-grids test-spark test-postgres browser test-browser lint marks bench docs clean
 
-$(READY): pyproject.toml requirements-dev.txt
+$(READY): pyproject.toml papers/pyproject.toml requirements-dev.txt
 	$(PYTHON) -c 'import sys; sys.exit("Noisewise needs Python 3.11 or newer; run make PYTHON=python3.11") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements-dev.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements-dev.txt -e '.[dev]' -e papers
 	touch $(READY)
 
 demo: $(READY)
@@ -51,8 +51,8 @@ test-browser: browser
 	$(BIN)/python -m pytest -m "not slow" tests/browser
 
 lint: $(READY)
-	$(BIN)/ruff check src tests benchmarks tools
-	$(BIN)/ruff format --check src tests benchmarks tools
+	$(BIN)/ruff check src papers conftest.py tests benchmarks tools
+	$(BIN)/ruff format --check src papers conftest.py tests benchmarks tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

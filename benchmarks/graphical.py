@@ -31,7 +31,7 @@ from noisewise.graphical import collective, empirical_bayes, naive
 from noisewise.graphical.box_descent import MEMORY, least
 from noisewise.graphical.problem import Holder, Problem
 from noisewise.graphical.structure import Regions, junction_tree
-from noisewise.studies.graphical_worlds import RIDGES, Case, World, posterior_tables
+from noisewise_papers.graphical_worlds import RIDGES, Case, World, posterior_tables
 
 GRAPHS = ("chain", "third-order")
 SETTINGS = {"n": "100000", "epsilon": "0.5", "draws": "200", "seed": "1"}

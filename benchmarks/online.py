@@ -22,7 +22,7 @@ import noisewise as nw
 from noisewise.online.collect import Collected, collect
 from noisewise.online.interval import best_interval
 from noisewise.online.latent_particles import LatentSurvey
-from noisewise.studies.online import published_population
+from noisewise_papers.online import published_population
 
 MEAN, SD, SEED = 50.0, 10**0.5, 1
 SETTINGS = {

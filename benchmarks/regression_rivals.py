@@ -36,7 +36,7 @@ from scipy import special, stats
 import noisewise as nw
 from noisewise.regression.methods import METHODS
 from noisewise.regression.problem import Problem
-from noisewise.studies.regression_coverage import simulated_release
+from noisewise_papers.regression_coverage import simulated_release
 from regression import SEED, SPREAD, Floats, effective_of, features, model, problem_of, releases, run, timed
 
 HOLDERS, ROWS, DIMENSION = 5, 1000, 2

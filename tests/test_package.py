@@ -114,7 +114,7 @@ def test_no_module_uses_a_global_random_generator_or_evaluates_text() -> None:
 def test_no_file_names_a_machine_or_a_package_index() -> None:
     root = SOURCE.parents[1]
     words = ("index-" + "url", "/wo" + "rk/", "/ro" + "ot/")
-    for folder in ("src", "tests", "docs", "benchmarks"):
+    for folder in ("src", "papers", "tests", "docs", "benchmarks"):
         for path in (root / folder).rglob("*"):
             if path.suffix in (".py", ".md", ".toml", ".json"):
                 text = path.read_text("utf-8")
@@ -128,3 +128,16 @@ def test_the_version_stands_in_one_place() -> None:
     assert "version" in project["project"]["dynamic"]
     assert project["tool"]["hatch"]["version"]["path"] == "src/noisewise/__init__.py"
     assert f"version: {nw.__version__}\n" in (root / "CITATION.cff").read_text()
+    assert f'__version__ = "{nw.__version__}"\n' in (root / "papers/noisewise_papers/__init__.py").read_text()
+
+
+def test_nothing_of_the_papers_is_in_the_package() -> None:
+    """Without the package of the studies everything else runs, and `study` says where to find them."""
+    assert not (SOURCE / "studies").exists()
+    code = (
+        "sys.modules['noisewise_papers'] = None\nsys.argv = ['noisewise', 'study']\n"
+        "from noisewise.cli.main import main\nmain()"
+    )
+    done = subprocess.run([sys.executable, "-c", f"import sys\n{code}"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "pip install ./papers" in done.stderr

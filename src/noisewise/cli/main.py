@@ -13,7 +13,7 @@ import typer
 
 from noisewise.cli.survey import survey_app
 from noisewise.cli.wording import as_typed
-from noisewise.errors import NoisewiseError
+from noisewise.errors import NoisewiseError, Unsupported
 
 app = typer.Typer(
     name="noisewise",
@@ -294,7 +294,15 @@ def study(
     workers: Annotated[int, typer.Option("--workers", help="Processes; the rows do not depend on it.")] = 2,
 ) -> None:
     """Redo a table or figure of a paper, beside what it printed."""
-    from noisewise.cli.study import list_studies, run_study
+    try:
+        from noisewise.cli.study import list_studies, run_study
+    except ModuleNotFoundError as missing:
+        if missing.name != "noisewise_papers":
+            raise
+        raise Unsupported(
+            "The studies are a package of their own, noisewise-papers, which is not installed here: "
+            "run `pip install ./papers` in a copy of Noisewise's repository."
+        ) from None
 
     if name is None:
         list_studies()

@@ -13,9 +13,9 @@ from rich.table import Table as Grid
 
 from noisewise.cli.actions import check_outputs, console
 from noisewise.files import write_whole
-from noisewise.studies import named, studies
-from noisewise.studies.setting import parse_assignments, shown
-from noisewise.studies.study import Progress, Result, Study
+from noisewise_papers import named, studies
+from noisewise_papers.setting import parse_assignments, shown
+from noisewise_papers.study import Progress, Result, Study
 
 WIDEST_CELL = 24  # columns are folded beyond it where the terminal is narrow
 
