@@ -1,9 +1,9 @@
 """Chance in tests: fresh for every change of the code, the same until the next.
 
 Tests ask NumPy for fresh entropy, so nothing rests on one seed. Under NOISEWISE_TEST_SEED (`make test` gives the
-last commit that changed code) that entropy comes from this text and the test's name: a failure can be run again, a mended
-test meets what it failed on, and what was green stays green. Without it every run is fresh. Privacy noise is never
-touched: it does not come from NumPy.
+last commit that changed code) that entropy comes from this text and the test's name: a failure can be run again, a
+mended test meets what it failed on, and what was green stays green. Without it every run is fresh. Privacy noise is
+never touched: it does not come from NumPy.
 
 A large grid of cells (`@pytest.mark.grid(cells=8)`) is not run whole each time: so many of its cells are drawn by the
 same seed, other ones for every change of the code. NOISEWISE_GRIDS=whole runs them all.

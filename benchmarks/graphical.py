@@ -27,10 +27,11 @@ import numpy as np
 from command import asked, say_load
 from scipy import optimize
 
-from noisewise.graphical import collective, empirical_bayes, naive
+from noisewise.graphical import empirical_bayes
 from noisewise.graphical.box_descent import MEMORY, least
 from noisewise.graphical.problem import Holder, Problem
 from noisewise.graphical.structure import Regions, junction_tree
+from noisewise.published.graphical import collective, naive
 from noisewise_papers.graphical_worlds import RIDGES, Case, World, posterior_tables
 
 GRAPHS = ("chain", "third-order")

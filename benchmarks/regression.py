@@ -31,7 +31,7 @@ from scipy import stats
 import noisewise as nw
 from noisewise.errors import NoisewiseError
 from noisewise.inference.diagnostics import ess_bulk, ess_tail, rhat
-from noisewise.regression.individual import is_installed
+from noisewise.published.regression.individual import is_installed
 from noisewise.regression.methods import METHODS
 from noisewise.regression.problem import Fit, Problem
 from noisewise.release import Release

@@ -32,9 +32,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from noisewise.baselines.non_private import non_private
-from noisewise.baselines.one_posterior_sampling import PARAMETERS as SAMPLED_FAMILIES
-from noisewise.baselines.one_posterior_sampling import one_posterior_sampling
 from noisewise.errors import InvalidArgument, NoisewiseError
 from noisewise.evaluate.trials import PublicSizes, Sampled
 from noisewise.families.family import gamma_numbers
@@ -46,6 +43,9 @@ from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import Bernoulli, Categorical, Exponential, Normal, Poisson, Population
 from noisewise.populations.text import population_from_text
 from noisewise.privacy.guarantee import PureDP
+from noisewise.published.baselines.non_private import non_private
+from noisewise.published.baselines.one_posterior_sampling import PARAMETERS as SAMPLED_FAMILIES
+from noisewise.published.baselines.one_posterior_sampling import one_posterior_sampling
 from noisewise.release import Release
 from noisewise.schema import Bounded, Levels, Schema
 from noisewise.statistics import Count, Histogram, Statistic, Sum, TruncatedSum, column

@@ -28,14 +28,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from noisewise.baselines.dp_sgd import dp_sgd
-from noisewise.baselines.non_private_graphical import non_private_graphical
 from noisewise.errors import Unsupported
-from noisewise.graphical import collective, empirical_bayes, naive
+from noisewise.graphical import empirical_bayes
 from noisewise.graphical.engine import Floats, Ints, JunctionEngine
 from noisewise.graphical.model import GraphicalModel
 from noisewise.graphical.problem import Problem
 from noisewise.likelihood.simulate import noisy_values
+from noisewise.published.baselines.dp_sgd import dp_sgd
+from noisewise.published.baselines.non_private_graphical import non_private_graphical
+from noisewise.published.graphical import collective, naive
 from noisewise.release import Release
 from noisewise.statistics import Histogram, Marginals
 from noisewise_papers.graphical_worlds import (

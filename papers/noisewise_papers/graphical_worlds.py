@@ -30,9 +30,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from noisewise.baselines.dp_sgd import dp_sgd
-from noisewise.baselines.non_private_graphical import TINY_RIDGE, non_private_graphical
-from noisewise.graphical import collective, empirical_bayes, naive, sampler
+from noisewise.graphical import empirical_bayes, sampler
 from noisewise.graphical.engine import Floats, Ints, JunctionEngine
 from noisewise.graphical.matching import match
 from noisewise.graphical.model import GraphicalModel
@@ -42,6 +40,9 @@ from noisewise.laws import additive_law
 from noisewise.likelihood.simulate import draw_noise
 from noisewise.planning import Plan, plan
 from noisewise.privacy.guarantee import ApproxDP, PureDP
+from noisewise.published.baselines.dp_sgd import dp_sgd
+from noisewise.published.baselines.non_private_graphical import TINY_RIDGE, non_private_graphical
+from noisewise.published.graphical import collective, naive
 from noisewise.release import Release
 from noisewise.schema import Levels, Schema
 from noisewise.statistics import Histogram, Marginals

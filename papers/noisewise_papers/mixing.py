@@ -30,13 +30,6 @@ import numpy as np
 
 from noisewise.inference.diagnostics import integrated_autocorrelation
 from noisewise.inference.kernels import Kernel, Walk
-from noisewise.inference.kernels.averaged import Averaged
-from noisewise.inference.kernels.averaged_records import AveragedRecords
-from noisewise.inference.kernels.correlated import Correlated
-from noisewise.inference.kernels.latent import is_batch
-from noisewise.inference.kernels.metropolis import Metropolis
-from noisewise.inference.kernels.pseudo_marginal import PseudoMarginal
-from noisewise.inference.kernels.within_gibbs import WithinGibbs
 from noisewise.inference.target import Target
 from noisewise.inference.transform import Transform
 from noisewise.laws import additive_law
@@ -46,6 +39,13 @@ from noisewise.planning import plan
 from noisewise.populations.parameters import Array, Support, Theta
 from noisewise.populations.population import Normal
 from noisewise.privacy.guarantee import PureDP
+from noisewise.published.samplers.averaged import Averaged
+from noisewise.published.samplers.averaged_records import AveragedRecords
+from noisewise.published.samplers.correlated import Correlated
+from noisewise.published.samplers.latent import is_batch
+from noisewise.published.samplers.metropolis import Metropolis
+from noisewise.published.samplers.pseudo_marginal import PseudoMarginal
+from noisewise.published.samplers.within_gibbs import WithinGibbs
 from noisewise.release import Release
 from noisewise.schema import Bounded, Schema
 from noisewise.statistics import Mean, column

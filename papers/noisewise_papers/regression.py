@@ -33,12 +33,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from noisewise.baselines.non_private_regression import non_private_regression
 from noisewise.inference.infer import infer
 from noisewise.laws import additive_law
 from noisewise.likelihood.simulate import noisy_values
 from noisewise.planning import Plan, plan
 from noisewise.privacy.guarantee import GaussianDP, PureDP
+from noisewise.published.baselines.non_private_regression import non_private_regression
 from noisewise.regression.model import LinearRegression
 from noisewise.regression.priors import (
     COVARIATE_COVARIANCE,

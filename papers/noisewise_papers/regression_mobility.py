@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from noisewise.baselines.output_perturbation import output_perturbation
 from noisewise.planning import plan
 from noisewise.privacy.guarantee import PureDP
+from noisewise.published.baselines.output_perturbation import output_perturbation
 from noisewise.regression.model import LinearRegression
 from noisewise.regression.priors import NormalCovariates, NormalInverseGamma
 from noisewise.regression.problem import Floats

@@ -25,17 +25,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 from scipy.special import expit, ndtri
 
-from noisewise.baselines.logistic import (
+from noisewise.inference.infer import infer
+from noisewise.likelihood.simulate import noisy_values
+from noisewise.planning import Plan, plan
+from noisewise.privacy.guarantee import guarantee_from_spec
+from noisewise.published.baselines.logistic import (
     LogisticFit,
     discriminant,
     dp_sgd_logistic,
     non_private_logistic,
     objective_perturbation,
 )
-from noisewise.inference.infer import infer
-from noisewise.likelihood.simulate import noisy_values
-from noisewise.planning import Plan, plan
-from noisewise.privacy.guarantee import guarantee_from_spec
 from noisewise.regression.glm.model import LogisticRegression
 from noisewise.regression.priors import INTERCEPT
 from noisewise.regression.units import Units

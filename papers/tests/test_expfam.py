@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from noisewise.baselines.non_private import non_private
 from noisewise.errors import InvalidArgument
 from noisewise.inference.infer import infer
+from noisewise.published.baselines.non_private import non_private
 from noisewise_papers.expfam import FAMILIES, KEPT, METHODS, PRIORS, Experiment, batches_of, read_prior
 from noisewise_papers.expfam_calibration import STUDY, ranks
 from noisewise_papers.setting import read_settings

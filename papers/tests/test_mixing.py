@@ -10,8 +10,8 @@ import pytest
 from scipy import integrate, stats
 
 from noisewise.inference.kernels import Kernel, Walk
-from noisewise.inference.kernels.metropolis import Metropolis
 from noisewise.inference.target import Target
+from noisewise.published.samplers.metropolis import Metropolis
 from noisewise_papers.absolutes import NormalAbsolutes
 from noisewise_papers.mixing import STUDY, Model, release_of, run_chains
 from noisewise_papers.resample import mean_with_range

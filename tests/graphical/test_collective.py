@@ -9,11 +9,11 @@ from graphs import cells_of, chain, dirichlet_potentials, enumerated, every_reco
 from scipy import sparse, stats
 
 from noisewise.errors import InvalidArgument
-from noisewise.graphical import collective
 from noisewise.graphical.engine import JunctionEngine
 from noisewise.graphical.gauge import gauge_free
 from noisewise.graphical.problem import GAUSSIAN, LAPLACE, Holder, Problem
 from noisewise.graphical.structure import Regions
+from noisewise.published.graphical import collective
 
 N = 200
 FAMILIES = [LAPLACE, GAUSSIAN]

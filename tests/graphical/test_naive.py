@@ -7,10 +7,10 @@ from graphs import cells_of, chain, dirichlet_potentials, enumerated, every_reco
 from scipy import sparse
 
 from noisewise.errors import InvalidArgument, Unsupported
-from noisewise.graphical import naive
 from noisewise.graphical.engine import JunctionEngine
 from noisewise.graphical.problem import GAUSSIAN, LAPLACE, Holder, Problem
 from noisewise.graphical.structure import Regions
+from noisewise.published.graphical import naive
 
 SMALL = Regions((2, 3, 2), ((0, 1), (1, 2)))
 

@@ -15,15 +15,15 @@ from normal_posteriors import posterior_of, release_at
 from scipy import stats
 from scipy.special import expit, log_ndtr
 
-from noisewise.inference.kernels.averaged import Averaged
-from noisewise.inference.kernels.averaged_records import AveragedRecords
-from noisewise.inference.kernels.averaged_sequential import AveragedSequential
-from noisewise.inference.kernels.correlated import Correlated
 from noisewise.inference.kernels.leaping_slice import LeapingSlice
-from noisewise.inference.kernels.metropolis import Metropolis
-from noisewise.inference.kernels.pseudo_marginal import PseudoMarginal
 from noisewise.inference.kernels.slice import Slice
-from noisewise.inference.kernels.within_gibbs import WithinGibbs
+from noisewise.published.samplers.averaged import Averaged
+from noisewise.published.samplers.averaged_records import AveragedRecords
+from noisewise.published.samplers.averaged_sequential import AveragedSequential
+from noisewise.published.samplers.correlated import Correlated
+from noisewise.published.samplers.metropolis import Metropolis
+from noisewise.published.samplers.pseudo_marginal import PseudoMarginal
+from noisewise.published.samplers.within_gibbs import WithinGibbs
 
 
 def log_laplace(residual, scale):

@@ -33,15 +33,20 @@ from noisewise.inference.kernels import (
     take,
 )
 from noisewise.inference.kernels import slice as slice_kernel
-from noisewise.inference.kernels.averaged import Averaged
-from noisewise.inference.kernels.averaged_records import AveragedRecords
-from noisewise.inference.kernels.averaged_sequential import AveragedSequential
-from noisewise.inference.kernels.correlated import Correlated
 from noisewise.inference.kernels.leaping_slice import LeapingSlice
-from noisewise.inference.kernels.metropolis import Metropolis
-from noisewise.inference.kernels.pseudo_marginal import PseudoMarginal, PseudoMarginalState, log_estimate, own_particles
 from noisewise.inference.kernels.slice import Slice
-from noisewise.inference.kernels.within_gibbs import WithinGibbs
+from noisewise.published.samplers.averaged import Averaged
+from noisewise.published.samplers.averaged_records import AveragedRecords
+from noisewise.published.samplers.averaged_sequential import AveragedSequential
+from noisewise.published.samplers.correlated import Correlated
+from noisewise.published.samplers.metropolis import Metropolis
+from noisewise.published.samplers.pseudo_marginal import (
+    PseudoMarginal,
+    PseudoMarginalState,
+    log_estimate,
+    own_particles,
+)
+from noisewise.published.samplers.within_gibbs import WithinGibbs
 
 FALSE_ALARM = 1e-6
 REPLICATES, CYCLES, STEPS = 20_000, 3, 4

@@ -13,10 +13,10 @@ import pytest
 
 from noisewise.inference.diagnostics import integrated_autocorrelation
 from noisewise.inference.kernels import Walk
-from noisewise.inference.kernels.averaged import Averaged
-from noisewise.inference.kernels.correlated import Correlated
-from noisewise.inference.kernels.metropolis import Metropolis
-from noisewise.inference.kernels.pseudo_marginal import PseudoMarginal
+from noisewise.published.samplers.averaged import Averaged
+from noisewise.published.samplers.correlated import Correlated
+from noisewise.published.samplers.metropolis import Metropolis
+from noisewise.published.samplers.pseudo_marginal import PseudoMarginal
 
 WALK = Walk.isotropic(1, 0.25)
 

@@ -10,15 +10,15 @@ from noisewise.errors import InvalidArgument, NoisewiseError
 from noisewise.inference import adapt
 from noisewise.inference.diagnostics import verdict
 from noisewise.inference.kernels import Walk
-from noisewise.inference.kernels.averaged import Averaged
-from noisewise.inference.kernels.averaged_records import AveragedRecords
-from noisewise.inference.kernels.averaged_sequential import AveragedSequential
-from noisewise.inference.kernels.correlated import Correlated
-from noisewise.inference.kernels.metropolis import Metropolis
-from noisewise.inference.kernels.pseudo_marginal import PseudoMarginal
 from noisewise.inference.kernels.slice import Slice
-from noisewise.inference.kernels.within_gibbs import WithinGibbs
 from noisewise.inference.run import Run, run
+from noisewise.published.samplers.averaged import Averaged
+from noisewise.published.samplers.averaged_records import AveragedRecords
+from noisewise.published.samplers.averaged_sequential import AveragedSequential
+from noisewise.published.samplers.correlated import Correlated
+from noisewise.published.samplers.metropolis import Metropolis
+from noisewise.published.samplers.pseudo_marginal import PseudoMarginal
+from noisewise.published.samplers.within_gibbs import WithinGibbs
 
 BATCH = ("mh", "slice", "mh-within-gibbs", "pmmh", "cpm", "mhaar")
 LATENT = ("mh-within-gibbs", "pmmh", "cpm", "mhaar")

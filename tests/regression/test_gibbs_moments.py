@@ -9,7 +9,7 @@ from regression_worlds import draw_world, pairs_of, uniforms
 from scipy import stats
 
 from noisewise.errors import Unsupported
-from noisewise.regression import gibbs_moments
+from noisewise.published.regression import gibbs_moments
 from noisewise.regression.problem import GivenX
 
 RUN = {"chains": 2, "draws": 2000, "warmup": 500}

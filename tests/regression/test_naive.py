@@ -13,7 +13,7 @@ from scipy import stats
 import noisewise as nw
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.inference.diagnostics import mcse_mean
-from noisewise.regression import naive
+from noisewise.published.regression import naive
 from noisewise.regression.problem import Problem
 
 N, DRAWS = 200, 4000

@@ -6,10 +6,10 @@ from regression_worlds import draw_rows, draw_world, pairs_of
 from scipy import stats
 
 from noisewise.errors import Unsupported
+from noisewise.published.regression.prior_moments import prior_moments
 from noisewise.regression import normal_product as product
 from noisewise.regression.loadings import published
 from noisewise.regression.moments import moment_covariance_given, normal_moment_covariance
-from noisewise.regression.prior_moments import prior_moments
 from noisewise.regression.problem import GivenX, NormalX
 
 ALARM = 1e-6

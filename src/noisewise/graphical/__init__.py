@@ -12,10 +12,9 @@ What is observed:
     problem                  Problem and Holder: all that a method is given
 Methods, each a function from a Problem to a point or to draws:
     learn, methods           releases to a Posterior; the methods by name
-    naive, collective        tables taken for the truth; expectation-maximisation on latent tables
     empirical_bayes          `map`, with the evidence
     sampler                  `posterior`, by Hamiltonian Monte Carlo; cell_laws, score: its likelihood and slope
-    matching, box_descent    the convex problems under them
+    matching, box_descent    the convex problems under them; those of the papers: `published.graphical`
 Inference in a model whose potentials are given:
     structure, propagation   junction trees; belief propagation, compiled
     engine, loopy            exact answers; approximate ones where the tree is too large

@@ -43,13 +43,13 @@ def _empirical_bayes() -> Callable[..., Any]:
 
 
 def _naive() -> Callable[..., Any]:
-    from noisewise.graphical.naive import fit
+    from noisewise.published.graphical.naive import fit
 
     return fit
 
 
 def _collective() -> Callable[..., Any]:
-    from noisewise.graphical.collective import fit
+    from noisewise.published.graphical.collective import fit
 
     return fit
 

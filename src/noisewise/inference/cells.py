@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from noisewise.inference.kernels import Floats
 from noisewise.laws import AdditiveLaw, Form, additive_law, cell_law
 from noisewise.populations.cleaned import attach, cell_probabilities
 from noisewise.populations.nodes import kinks_of, record_nodes
@@ -28,6 +27,7 @@ from noisewise.populations.population import AnyPopulation
 from noisewise.release import NoisyValue
 from noisewise.statistics import Records
 from noisewise.statistics.enclosure import feature_range
+from noisewise.types import Floats
 
 __all__ = ["CellCheck", "check_by_cells", "chi_square_tail"]
 

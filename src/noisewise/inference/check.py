@@ -28,12 +28,11 @@ from numpy.typing import NDArray
 from noisewise.errors import Unsupported
 from noisewise.inference.cells import check_by_cells
 from noisewise.inference.degrees import Degrees, more_answers, told_by_one
-from noisewise.inference.kernels import Floats
 from noisewise.likelihood.stated_n import noisy_totals
 from noisewise.models.protocol import Model
 from noisewise.populations.parameters import Theta
 from noisewise.release import NoisyValue
-from noisewise.types import Ints
+from noisewise.types import Floats, Ints
 
 __all__ = ["Check", "overall_tail", "predictive_check", "replicate_count", "tail_probabilities"]
 

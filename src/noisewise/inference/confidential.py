@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from noisewise.inference.intervals import checked_level, equal_tailed
-from noisewise.inference.kernels import Floats
 from noisewise.release import NoisyValue
+from noisewise.types import Floats
 
 __all__ = ["StatisticPosterior", "statistic_labels"]
 

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from noisewise.errors import NoisewiseError
-from noisewise.inference.kernels import Floats
 from noisewise.joining import same_records
 from noisewise.likelihood.normal_sum import row_of
 from noisewise.populations.cleaned import row_moments
@@ -33,6 +32,7 @@ from noisewise.release import NoisyValue
 from noisewise.statistics import Histogram, Marginals, Records, Statistic
 from noisewise.statistics.feature import Feature, as_feature
 from noisewise.statistics.order import OrderStatistic
+from noisewise.types import Floats
 
 __all__ = ["Degrees", "degrees", "log_linear_terms", "more_answers", "told_by_one", "told_by_tables"]
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from noisewise.errors import NoisewiseError
-from noisewise.inference.kernels import Floats
+from noisewise.types import Floats
 
 BATCH = 512
 # A log density of this size is rounded to a ten-thousandth: what tells parameters apart is lost.

@@ -30,7 +30,6 @@ from noisewise.inference.adapt import Progress
 from noisewise.inference.density import Density, ExactTarget
 from noisewise.inference.diagnostics import ess_bulk, ess_tail, judged, rhat
 from noisewise.inference.independence import fitted_sample, sample_beside_a_share
-from noisewise.inference.kernels import Floats
 from noisewise.inference.kernels.leaping_slice import LeapingSlice
 from noisewise.inference.line import Line, on_the_line
 from noisewise.inference.mesh import lay_mesh
@@ -39,6 +38,7 @@ from noisewise.inference.plane import BURN, Grid, PlaneDraws, Proposal, accepted
 from noisewise.inference.plane import evidence as grid_evidence
 from noisewise.inference.run import run
 from noisewise.inference.verdict import TOLERANCE, TOO_ROUGH, Chains, IndependentDraws, Verdict
+from noisewise.types import Floats
 
 __all__ = ["Exact", "exact", "fitted", "independent"]
 

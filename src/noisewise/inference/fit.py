@@ -40,7 +40,6 @@ import numpy as np
 
 from noisewise.errors import NoisewiseError
 from noisewise.inference.degrees import degrees
-from noisewise.inference.kernels import Floats
 from noisewise.inference.transform import Transform
 from noisewise.joining import joined_by_prior, stated_sizes
 from noisewise.likelihood.joint import joint_likelihood
@@ -51,6 +50,7 @@ from noisewise.populations.population import AnyPopulation, is_presence
 from noisewise.release import NoisyValue
 from noisewise.schema import Bounded, Schema
 from noisewise.statistics.feature import as_feature
+from noisewise.types import Floats
 
 __all__ = [
     "Sentences",

@@ -23,10 +23,10 @@ from scipy.special import gammaln, logsumexp
 from noisewise.errors import NoisewiseError
 from noisewise.inference.adapt import Progress
 from noisewise.inference.density import Density, ExactTarget
-from noisewise.inference.kernels import Bools, Floats
 from noisewise.inference.mesh import lay_mesh
 from noisewise.inference.modes import find_frames
 from noisewise.inference.plane import BURN, PlaneDraws, Proposal, accepted, lay_grids, propose, sample
+from noisewise.types import Bools, Floats
 
 __all__ = ["fitted_sample", "sample_beside_a_share"]
 

@@ -12,7 +12,7 @@ from numbers import Real
 import numpy as np
 
 from noisewise.errors import InvalidArgument
-from noisewise.inference.kernels import Floats
+from noisewise.types import Floats
 
 __all__ = ["KINDS", "checked_level", "equal_tailed", "interval_of", "shortest"]
 

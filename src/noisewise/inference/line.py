@@ -24,9 +24,9 @@ from numpy.polynomial import legendre
 
 from noisewise.errors import NoisewiseError
 from noisewise.inference.density import Density, ExactTarget
-from noisewise.inference.kernels import Bools, Floats
 from noisewise.inference.verdict import TOLERANCE
 from noisewise.likelihood.quadrature import gauss_legendre, interpolation_matrix
+from noisewise.types import Bools, Floats
 
 __all__ = ["Line", "on_the_line"]
 

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from noisewise.inference.density import Density
-from noisewise.inference.kernels import Bools, Floats
 from noisewise.inference.modes import Frame, factor_of
+from noisewise.types import Bools, Floats
 
 __all__ = ["Mesh", "lay_mesh"]
 

@@ -21,7 +21,7 @@ from scipy.special import logsumexp
 
 from noisewise.errors import NoisewiseError
 from noisewise.inference.density import Density
-from noisewise.inference.kernels import Bools, Floats
+from noisewise.types import Bools, Floats
 
 __all__ = ["Frame", "Frames", "draw_t", "factor_of", "find_frames", "log_t"]
 

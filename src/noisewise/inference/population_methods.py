@@ -318,7 +318,7 @@ KernelOf = Callable[[Any, str, Mapping[str, object]], tuple[Any, str]]
 
 
 def _mh() -> Callable[..., Found]:
-    from noisewise.inference.kernels.metropolis import Metropolis
+    from noisewise.published.samplers.metropolis import Metropolis
 
     return partial(walked, Metropolis, "a random walk on the marginal posterior")
 
@@ -333,26 +333,26 @@ def _slice() -> Callable[..., Found]:
 
 
 def _pmmh() -> Callable[..., Found]:
-    from noisewise.inference.kernels.pseudo_marginal import PseudoMarginal
+    from noisewise.published.samplers.pseudo_marginal import PseudoMarginal
 
     return partial(with_latent, lambda *_: (PseudoMarginal, "pseudo-marginal Metropolis-Hastings"))
 
 
 def _cpm() -> Callable[..., Found]:
-    from noisewise.inference.kernels.correlated import Correlated
+    from noisewise.published.samplers.correlated import Correlated
 
     return partial(with_latent, _of_sums(Correlated, "correlated pseudo-marginal"))
 
 
 def _within_gibbs() -> Callable[..., Found]:
-    from noisewise.inference.kernels.within_gibbs import WithinGibbs
+    from noisewise.published.samplers.within_gibbs import WithinGibbs
 
     return partial(with_latent, _of_sums(WithinGibbs, "Metropolis within Gibbs on theta and the statistic"))
 
 
 def _of_sums(kernel: Any, how: str) -> KernelOf:
     """A kernel for statistics that are normal given theta."""
-    from noisewise.inference.kernels.latent import is_batch
+    from noisewise.published.samplers.latent import is_batch
 
     def chosen(latent: Any, method: str, _: Mapping[str, object]) -> tuple[Any, str]:
         if not is_batch(latent):
@@ -369,10 +369,10 @@ def _highest() -> Callable[..., Found]:
 
 
 def _mhaar() -> Callable[..., Found]:
-    from noisewise.inference.kernels.averaged import Averaged
-    from noisewise.inference.kernels.averaged_records import AveragedRecords
-    from noisewise.inference.kernels.averaged_sequential import AveragedSequential
-    from noisewise.inference.kernels.latent import is_batch
+    from noisewise.published.samplers.averaged import Averaged
+    from noisewise.published.samplers.averaged_records import AveragedRecords
+    from noisewise.published.samplers.averaged_sequential import AveragedSequential
+    from noisewise.published.samplers.latent import is_batch
 
     def chosen(latent: Any, method: str, options: Mapping[str, object]) -> tuple[Any, str]:
         words = "Metropolis-Hastings with averaged acceptance ratios"

@@ -26,13 +26,13 @@ from noisewise.inference import diagnostics
 from noisewise.inference.check import Check, predictive_check, replicate_count
 from noisewise.inference.confidential import StatisticPosterior, statistic_labels
 from noisewise.inference.intervals import checked_level, interval_of
-from noisewise.inference.kernels import Floats
 from noisewise.inference.verdict import PointEstimate, Verdict
 from noisewise.joining import joined_by_prior
 from noisewise.likelihood.size_prior import Sizes
 from noisewise.models.protocol import Model, model_of
 from noisewise.printable import printable
 from noisewise.release import NoisyValue
+from noisewise.types import Floats
 
 if TYPE_CHECKING:
     from noisewise.inference.answer_sources import AnswerSource

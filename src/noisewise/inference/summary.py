@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from noisewise.inference import diagnostics
-from noisewise.inference.kernels import Floats
 from noisewise.inference.sentence import opening_lines
 from noisewise.inference.units import with_unit
 from noisewise.likelihood.size_prior import has_size_law, sizes_text
 from noisewise.printable import printable
+from noisewise.types import Floats
 
 if TYPE_CHECKING:
     from noisewise.inference.posterior import Posterior

@@ -163,7 +163,7 @@ class LocalAnswers(GroupLaw):
 
 @dataclass(frozen=True, slots=True)
 class AnswersLatent:
-    """One base draw an answer (`inference.kernels.latent.SequentialLatent`)."""
+    """One base draw an answer (`published.samplers.latent.SequentialLatent`)."""
 
     model: LocalAnswers
     parameters: Parameters

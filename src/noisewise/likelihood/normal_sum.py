@@ -351,7 +351,7 @@ class NormalSum(GroupLaw):
 
 @dataclass(frozen=True, slots=True)
 class SumLatent:
-    """The independent sums as a latent variable, for kernels that keep it (`inference.kernels.latent.BatchLatent`).
+    """The independent sums as a latent variable, for kernels that keep it (`published.samplers.latent.BatchLatent`).
 
     A kernel proposes each sum as if its noise were normal: with the precisions of all components that see it alone.
     """

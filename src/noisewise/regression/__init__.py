@@ -11,15 +11,12 @@ The model, and what is believed:
 What is observed:
     observed            releases as holders of noisy sums; pooled: their sum
     problem             Problem and Fit: all that a method is given, and all that it gives back
-    released            the covariates' moments as published; prior_moments: as believed
+    released            the covariates' moments as published
 Methods, each a function from a Problem to a Fit:
     learn, methods      releases to a Posterior; the methods by name, and which of them `auto` takes
     marginal            the normal law of the noisy sums, nothing latent
     exact_gibbs         the exact law of the sums, which are drawn
-    gibbs_moments       gibbs-noisy, gibbs-prior, gibbs-update, bernstein-distributed (Bernstein & Sheldon 2019)
-    normal_x, fixed_s   normal-x, fixed-s, fixed-s-fast (Alparslan, Yildirim & Birbil 2022)
-    naive, adassp       the noise ignored; a point estimate (Wang 2018)
-    individual          every record an unknown, by NUTS
+    those of the papers, which `auto` never takes, stand in `published.regression`
 What `marginal` is made of:
     coordinates         the unknowns as points of the real space, with their prior
     density, given      the log density and its gradient, for normal covariates and for given moments
@@ -31,7 +28,7 @@ What `marginal` is made of:
     moments, groups     means and covariances of products of a row; holders sorted for speed
 What the Gibbs samplers are made of:
     loadings            what was published as linear functions of the sums; start: where a chain begins
-    exact_moments       sums of normal rows and steps that keep their law; cross_moments: X'y integrated out
+    exact_moments       sums of normal rows and steps that keep their law
     shear               steps that move sums and parameters together
     normal_product      the sums as if normal; conjugate: the parameters given them
     wishart, chains     Wishart draws in compiled loops; what is kept of a chain

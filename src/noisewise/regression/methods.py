@@ -51,37 +51,37 @@ def _exact_gibbs() -> Sampler:
 
 
 def _naive() -> Sampler:
-    from noisewise.regression.naive import sample
+    from noisewise.published.regression.naive import sample
 
     return sample
 
 
 def _individual() -> Sampler:
-    from noisewise.regression.individual import sample
+    from noisewise.published.regression.individual import sample
 
     return sample
 
 
 def _gibbs() -> ModuleType:
-    from noisewise.regression import gibbs_moments
+    from noisewise.published.regression import gibbs_moments
 
     return gibbs_moments
 
 
 def _normal_x() -> Sampler:
-    from noisewise.regression.normal_x import sample
+    from noisewise.published.regression.normal_x import sample
 
     return sample
 
 
 def _fixed_s() -> ModuleType:
-    from noisewise.regression import fixed_s
+    from noisewise.published.regression import fixed_s
 
     return fixed_s
 
 
 def _adassp() -> Sampler:
-    from noisewise.regression.adassp import estimate
+    from noisewise.published.regression.adassp import estimate
 
     return estimate
 

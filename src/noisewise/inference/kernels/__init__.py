@@ -9,15 +9,9 @@ Every kernel moves theta by a random walk theta' = theta + scale * L xi (`Walk`)
 decides in log space. A ratio that is NaN or +inf is rejected *and reported* (`Info.is_finite` is False): a broken
 density is never silent. Where the prior density is zero the likelihood has no meaning and is not consulted.
 
-    metropolis            mh               the marginal posterior itself
-    within_gibbs          mh-within-gibbs  u | theta, y, then theta | u
-    pseudo_marginal       pmmh             an unbiased estimate of the likelihood
-    correlated            cpm              the same, with correlated estimates
-    averaged              mhaar            averaged acceptance ratios, batch statistic
-    averaged_records      mhaar            averaged over base draws z, any statistic
-    averaged_sequential   mhaar            averaged within each local answer
     slice                 slice            no tuning beyond a width
     leaping_slice         exact            the same, and proposals from the prior: three parameters and more
+Those of the papers stand in `published.samplers`.
 """
 
 from __future__ import annotations

@@ -10,13 +10,13 @@ from scipy.special import expit
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression
 
-from noisewise.baselines.logistic import (
+from noisewise.errors import InvalidArgument
+from noisewise.published.baselines.logistic import (
     discriminant,
     dp_sgd_logistic,
     non_private_logistic,
     objective_perturbation,
 )
-from noisewise.errors import InvalidArgument
 
 TRUTH = np.array([-0.5, 1.0, -0.7])
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from noisewise.baselines.subsampled_gaussian import noise_multiplier_for
 from noisewise.errors import InvalidArgument
 from noisewise.exact import integer
+from noisewise.published.baselines.subsampled_gaussian import noise_multiplier_for
 from noisewise.types import Floats, Ints
 
 __all__ = ["PrivateGradients"]

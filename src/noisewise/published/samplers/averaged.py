@@ -33,7 +33,15 @@ from noisewise.inference.kernels import (
     log_mean_exp,
     take,
 )
-from noisewise.inference.kernels.latent import BatchLatent, Mixture, Normal, between, checked_share, given_noise, normal
+from noisewise.published.samplers.latent import (
+    BatchLatent,
+    Mixture,
+    Normal,
+    between,
+    checked_share,
+    given_noise,
+    normal,
+)
 
 
 class AveragedState(NamedTuple):

@@ -20,8 +20,8 @@ import numpy as np
 from noisewise.errors import InvalidArgument
 from noisewise.exact import integer
 from noisewise.inference.kernels import Floats, Info, Target, Walk, choose, decide, ideal_walk_scale, joint
-from noisewise.inference.kernels.latent import BatchLatent, checked_share
-from noisewise.inference.kernels.pseudo_marginal import log_estimate
+from noisewise.published.samplers.latent import BatchLatent, checked_share
+from noisewise.published.samplers.pseudo_marginal import log_estimate
 
 
 class CorrelatedState(NamedTuple):

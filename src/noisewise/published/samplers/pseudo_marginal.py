@@ -32,7 +32,7 @@ from noisewise.inference.kernels import (
     joint,
     log_mean_exp,
 )
-from noisewise.inference.kernels.latent import (
+from noisewise.published.samplers.latent import (
     BatchLatent,
     Mixture,
     checked_share,

@@ -30,7 +30,7 @@ from noisewise.inference.kernels import (
     log_mean_exp,
     take,
 )
-from noisewise.inference.kernels.latent import SequentialLatent
+from noisewise.published.samplers.latent import SequentialLatent
 
 
 class SequentialState(NamedTuple):

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from noisewise.compilation import njit
 from noisewise.errors import Unsupported
 from noisewise.inference.progress import Progress
-from noisewise.regression.chains import State, Trace, chunks, empty_trace, first_state, keep, stacked
-from noisewise.regression.cross_moments import (
+from noisewise.published.regression.cross_moments import (
     Cross,
     Laws,
     add_information,
@@ -29,8 +28,9 @@ from noisewise.regression.cross_moments import (
     set_moments,
     set_variance,
 )
+from noisewise.published.regression.normal_x import TARGET
+from noisewise.regression.chains import State, Trace, chunks, empty_trace, first_state, keep, stacked
 from noisewise.regression.loadings import Beliefs, Published, beliefs, published
-from noisewise.regression.normal_x import TARGET
 from noisewise.regression.pooled import moment_matrix
 from noisewise.regression.problem import Fit, Floats, Holder, Problem
 from noisewise.regression.wishart import project

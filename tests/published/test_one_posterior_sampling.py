@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from noisewise.baselines.non_private import non_private
-from noisewise.baselines.one_posterior_sampling import flattening, one_posterior_sampling
 from noisewise.errors import InvalidArgument
+from noisewise.published.baselines.non_private import non_private
+from noisewise.published.baselines.one_posterior_sampling import flattening, one_posterior_sampling
 
 FALSE_ALARM = 1e-6
 SUPPORT = {"binomial": (0.1, 0.9), "poisson": (0.3, 9.0), "exponential": (0.2, 4.0)}

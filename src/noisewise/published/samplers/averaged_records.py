@@ -32,7 +32,7 @@ from noisewise.inference.kernels import (
     log_mean_exp,
     take,
 )
-from noisewise.inference.kernels.latent import RecordsLatent
+from noisewise.published.samplers.latent import RecordsLatent
 
 
 class RecordsState(NamedTuple):

@@ -22,7 +22,7 @@ from typing import NamedTuple, Protocol, TypeGuard
 import numpy as np
 
 from noisewise.errors import InvalidArgument
-from noisewise.inference.kernels import Floats
+from noisewise.types import Floats
 
 LOG_TWO_PI = math.log(2 * math.pi)
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from noisewise.baselines.private_gradients import PrivateGradients
 from noisewise.graphical.problem import Fit, Problem
+from noisewise.published.baselines.private_gradients import PrivateGradients
 from noisewise.types import Floats, Ints
 
 __all__ = ["dp_sgd"]

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from noisewise.compilation import njit
 from noisewise.errors import Unsupported
 from noisewise.inference.progress import Progress
+from noisewise.published.regression.prior_moments import prior_moments
 from noisewise.regression.chains import State, Trace, chunks, empty_trace, first_state, fit_first, keep, stacked
 from noisewise.regression.conjugate import draw_coefficients, draw_covariates
 from noisewise.regression.loadings import (
@@ -45,7 +46,6 @@ from noisewise.regression.normal_product import (
     normal_row,
     to_matrix,
 )
-from noisewise.regression.prior_moments import prior_moments
 from noisewise.regression.problem import Fit, Floats, GivenX, Problem
 from noisewise.regression.released import released_moments
 from noisewise.regression.start import first_moments

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from noisewise.baselines.non_private import FAMILIES, non_private
 from noisewise.errors import InvalidArgument
+from noisewise.published.baselines.non_private import FAMILIES, non_private
 
 FALSE_ALARM = 1e-6
 DRAWS = 4000

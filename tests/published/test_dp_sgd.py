@@ -13,13 +13,18 @@ from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
 from dp_accounting.rdp.rdp_privacy_accountant import RdpAccountant
 from scipy import integrate, stats
 
-from noisewise.baselines.dp_sgd import _Marks, dp_sgd, probabilities
-from noisewise.baselines.non_private_graphical import non_private_graphical
-from noisewise.baselines.subsampled_gaussian import WHOLE_ORDERS, log_moments, noise_multiplier_for, spent_epsilon
 from noisewise.errors import InvalidArgument
 from noisewise.graphical.engine import JunctionEngine
 from noisewise.graphical.problem import Problem
 from noisewise.graphical.structure import Regions
+from noisewise.published.baselines.dp_sgd import _Marks, dp_sgd, probabilities
+from noisewise.published.baselines.non_private_graphical import non_private_graphical
+from noisewise.published.baselines.subsampled_gaussian import (
+    WHOLE_ORDERS,
+    log_moments,
+    noise_multiplier_for,
+    spent_epsilon,
+)
 
 FALSE_ALARM = 1e-6
 RUNS = [  # sampling rate, steps, noise multiplier, delta

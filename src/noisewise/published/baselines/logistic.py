@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
-from noisewise.baselines.private_gradients import PrivateGradients
 from noisewise.errors import InvalidArgument
+from noisewise.published.baselines.private_gradients import PrivateGradients
 from noisewise.types import Floats, Ints
 
 __all__ = ["LogisticFit", "discriminant", "dp_sgd_logistic", "non_private_logistic", "objective_perturbation"]

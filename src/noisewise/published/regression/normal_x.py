@@ -19,9 +19,7 @@ from numpy.typing import NDArray
 from noisewise.compilation import njit
 from noisewise.errors import Unsupported
 from noisewise.inference.progress import Progress
-from noisewise.regression.chains import State, Trace, chunks, empty_trace, first_state, fit_first, keep, stacked
-from noisewise.regression.conjugate import draw_covariates
-from noisewise.regression.cross_moments import (
+from noisewise.published.regression.cross_moments import (
     Cross,
     Laws,
     adopt,
@@ -33,6 +31,8 @@ from noisewise.regression.cross_moments import (
     set_moments,
     set_variance,
 )
+from noisewise.regression.chains import State, Trace, chunks, empty_trace, first_state, fit_first, keep, stacked
+from noisewise.regression.conjugate import draw_covariates
 from noisewise.regression.loadings import Beliefs, Published, beliefs, published, require_normal_covariates
 from noisewise.regression.normal_product import log_noise
 from noisewise.regression.problem import Fit, Floats, Problem

@@ -24,7 +24,7 @@ from noisewise.inference.kernels import (
     decide,
     joint,
 )
-from noisewise.inference.kernels.latent import BatchLatent, Mixture, Normal, checked_share, given_noise, normal
+from noisewise.published.samplers.latent import BatchLatent, Mixture, Normal, checked_share, given_noise, normal
 
 
 class WithinGibbsState(NamedTuple):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from noisewise.baselines.non_private_regression import non_private_regression
-from noisewise.baselines.output_perturbation import local_sensitivity, output_perturbation, prediction
 from noisewise.errors import InvalidArgument
+from noisewise.published.baselines.non_private_regression import non_private_regression
+from noisewise.published.baselines.output_perturbation import local_sensitivity, output_perturbation, prediction
 from noisewise.regression.problem import Prior
 
 ALARM = 1e-6

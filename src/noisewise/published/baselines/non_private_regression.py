@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from noisewise.errors import InvalidArgument
-from noisewise.regression import naive
+from noisewise.published.regression import naive
 from noisewise.regression.moments import all_pairs
 from noisewise.regression.problem import Fit, Holder, NormalX, Prior, Problem
 
