@@ -405,6 +405,7 @@ def test_workers_share_a_port_and_another_server_there_is_noticed():
         one, two = (bound_socket("127.0.0.1", port, is_shared=True) for _ in range(2))
         with one, two:
             for worker in (one, two):
+                assert worker.proto == socket.IPPROTO_TCP  # by which asyncio knows to send small pieces at once
                 worker.listen()
                 worker.setblocking(False)
             with pytest.raises(SurveyError, match="Choose another port"):

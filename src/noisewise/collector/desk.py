@@ -16,7 +16,7 @@ import queue
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -89,11 +89,11 @@ class Act(Generic[T]):
             self.future.set_exception(error)
 
 
-def told(acts: Sequence[Act[Any]], outcomes: Sequence[Callable[[], None]]) -> None:
+def told(outcomes: Iterable[tuple[Tell, Callable[[], None]]]) -> None:
     """Tell everyone, with one call into each event loop."""
     by_loop: dict[Tell, list[Callable[[], None]]] = {}
-    for act, outcome in zip(acts, outcomes, strict=True):
-        by_loop.setdefault(act.tell, []).append(outcome)
+    for tell, outcome in outcomes:
+        by_loop.setdefault(tell, []).append(outcome)
     for tell, some in by_loop.items():
         with suppress(RuntimeError):  # a loop that is closed waits for nothing
             tell(partial(_each, some))
@@ -209,8 +209,8 @@ class Desk:
             try:
                 session = Session(self.store.database) if session is None else session
                 with session.transaction():
-                    outcomes = [act.tried(session) for act in acts]
-                told(acts, outcomes)
+                    outcomes = [(act.tell, act.tried(session)) for act in acts]
+                told(outcomes)
                 return session
             except self.store.database.failures as error:
                 problem = error
@@ -227,7 +227,7 @@ class Desk:
                 "counted is not known: send the same answer again.",
                 reason="store",
             )
-            told(acts, [partial(act.fail, refusal) for act in acts])
+            told((act.tell, partial(act.fail, refusal)) for act in acts)
         return session
 
     # ---- queries ----
