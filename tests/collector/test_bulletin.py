@@ -66,6 +66,17 @@ def test_ten_answers_or_a_minute(place):
     assert shown(board)["closed"]
 
 
+def test_a_crowd_does_not_make_it_move_more_than_once_a_second(place):
+    board, bulletin, now, answer = place
+    assert bulletin.look(is_closed=False)
+    answer(25)
+    now[0] += 0.9
+    assert not bulletin.look(is_closed=False)
+    now[0] += 0.2
+    assert bulletin.look(is_closed=False)
+    assert shown(board)["answers"] == 25
+
+
 def test_what_is_shown_is_what_is_known(place):
     board, bulletin, _, answer = place
     answer(40)
@@ -93,6 +104,7 @@ def test_a_new_learner_goes_on_with_the_course(place):
     board, bulletin, now, answer = place
     bulletin.look(is_closed=False)
     answer(10)
+    now[0] += 2
     bulletin.look(is_closed=False)
     again = Bulletin(board, Learner(board.store), WORDS, clock=lambda: now[0])
     answer(10)

@@ -17,7 +17,8 @@ def place(tmp_path):
     store = new_store(sqlite_path(tmp_path))
     learner = Learner(store)
     learner.step()
-    return store, learner, Crowd(learner)
+    now = [0.0]
+    return store, learner, Crowd(learner, clock=lambda: now[0]), now
 
 
 def looked(store, crowd):
@@ -30,23 +31,43 @@ def drained(desk):
     return [desk.ask(wait=0) for _ in range(desk.store.standing().pooled)]
 
 
-def test_the_pool_grows_while_it_runs_low_and_shrinks_when_it_stays_full(place):
-    store, _, crowd = place
+def test_the_pool_grows_while_it_runs_low_and_shrinks_when_it_lasts(place):
+    store, _, crowd, now = place
     assert looked(store, crowd) == POOL  # nobody came: it is the learner's alone
     sizes, queries = [], []
     with Desk(store) as desk:
-        for _ in range(6):
+        for _ in range(7):
             queries += drained(desk)
             sizes.append(looked(store, crowd))
-    assert sizes == [32, 64, 128, 256, 256, 256]
+    assert sizes == [32, 64, 128, 256, 512, 512, 512]
     assert max(sizes) == LARGEST
     assert len({query.id for query in queries}) == len(queries)
     assert all(query.id.startswith(f"{store.name}-") for query in queries)
-    assert [looked(store, crowd) for _ in range(6)] == [128, 64, 32, 16, 16, 16]
+    assert [looked(store, crowd) for _ in range(3)] == [512, 512, 512]  # for a while
+    shrunk = []
+    for _ in range(7):
+        now[0] += room.CALM_SECONDS + 0.1
+        shrunk.append(looked(store, crowd))
+    assert shrunk == [256, 128, 64, 32, 16, 16, 16]
+
+
+def test_a_pool_that_empties_slowly_is_filled_anew_and_not_widened(place):
+    store, _, crowd, _ = place
+    with Desk(store) as desk:
+        looked(store, crowd)
+        drained(desk)
+        assert looked(store, crowd) == 32
+        sizes = []
+        for _ in range(8):
+            desk.ask(wait=0), desk.ask(wait=0), desk.ask(wait=0)
+            sizes.append(looked(store, crowd))
+    assert sizes == [29, 26, 23, 20, 17, 32, 29, 26]
+    assert crowd.wanted == 32
 
 
 def test_answers_to_copies_count_and_replay(place):
-    store, learner, crowd = place
+    store, learner, crowd, _ = place
+    looked(store, crowd)
     rng = generator()
     with Desk(store) as desk:
         for _ in range(3):
@@ -61,7 +82,8 @@ def test_answers_to_copies_count_and_replay(place):
 
 
 def test_a_learner_far_behind_lets_people_wait(place, monkeypatch):
-    store, _, crowd = place
+    store, _, crowd, _ = place
+    looked(store, crowd)
     monkeypatch.setattr(room, "MOST_BEHIND", 20)
     with Desk(store) as desk:
         drained(desk)

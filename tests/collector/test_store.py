@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import threading
 import time
+from concurrent.futures import Future
 
 import pytest
 from collecting import (
@@ -100,7 +101,7 @@ def holding(desk):
         taken.set()
         held.wait()
 
-    first = threading.Thread(target=desk._done, args=(hold,))
+    first = threading.Thread(target=desk.done, args=(hold,))
     first.start()
     taken.wait()
     return held, first
@@ -335,3 +336,37 @@ def test_a_password_is_not_repeated():
 
     assert _without_password("postgresql://me:secret@host/db?x=1") == "postgresql://me@host/db?x=1"
     assert _without_password("postgresql:///db") == "postgresql:///db"
+
+
+# ---- what waits for the disk, and who waits for whom ----
+
+
+def test_only_what_can_be_made_again_is_written_without_waiting_for_the_disk(tmp_path):
+    store = new_store(sqlite_path(tmp_path))
+    for is_durable, level in ((True, 2), (False, 1)):  # FULL flushes at every commit, NORMAL with the next that does
+        with store.session(is_durable=is_durable) as session:
+            assert session.rows("PRAGMA synchronous") == [(level,)]
+            assert session.rows("PRAGMA journal_mode") == [("wal",)]
+    with Desk(store) as desk:
+        assert desk.done(lambda session: session.rows("PRAGMA synchronous")) == [(2,)]
+
+
+def test_writers_of_a_file_stand_in_line(tmp_path):
+    """Whoever holds the line is waited for, then the next one goes on; without a line SQLite's lock is enough."""
+    fcntl = pytest.importorskip("fcntl", reason="this system has no such lock")
+    path = sqlite_path(tmp_path)
+    store = new_store(path)
+    Learner(store).step()
+    with open(f"{path}.line", "a") as line, Desk(store) as desk:
+        assert stat.S_IMODE(os.stat(line.fileno()).st_mode) == 0o600
+        fcntl.flock(line, fcntl.LOCK_EX)
+        future = Future()
+        desk.submit(desk.hand_out, future)
+        with pytest.raises(TimeoutError):
+            future.result(timeout=0.3)
+        fcntl.flock(line, fcntl.LOCK_UN)
+        assert future.result(timeout=30) is not None
+    os.remove(f"{path}.line")
+    os.mkdir(f"{path}.line")  # so no line can be opened
+    with Desk(store) as desk:
+        assert desk.ask(wait=0).id

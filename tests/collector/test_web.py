@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ from collecting import answered_lines
 from serving_surveys import WORDS, needs_server, served
 
 import noisewise as nw
+from noisewise.errors import SurveyError
 from noisewise.online.simulate import simulated_answer
 
 needs_server()
@@ -366,16 +368,62 @@ def test_postgres_keeps_words_keys_and_invitations(rng):
         learner.step()
         (one,) = invite(board.store, 1)
         with Desk(board.store) as desk:
-            first, second = (desk.submit(lambda s: hand_out(desk, s, one)).result() for _ in range(2))
+            first, second = (desk.done(lambda s: hand_out(desk, s, one)) for _ in range(2))
             assert first == second
             query = nw.Query.from_dict(json.loads(first.query))
             value = simulated_answer(rng, query, 37.0).value
-            receipt = desk.submit(lambda s: desk.take(s, query.id, value)).result()
+            receipt = desk.done(lambda s: desk.take(s, query.id, value))
             assert receipt.is_counted
-            assert desk.submit(lambda s: hand_out(desk, s, one)).result().is_answered
-            while desk.submit(desk.hand_out).result() is not None:
-                pass
+            assert desk.done(lambda s: hand_out(desk, s, one)).is_answered
             with board.store.session() as session:
-                Crowd(learner).look(session)
+                crowd = Crowd(learner)
+                crowd.look(session)
+                while desk.done(desk.hand_out) is not None:
+                    pass
+                crowd.look(session)
         assert board.store.standing().pooled == 32
         assert operator_numbers(board, board.store)["received"] == 1
+
+
+def test_the_page_travels_packed_and_is_the_same_file(place):
+    plain = httpx.get(place.url, headers={"Accept-Encoding": "identity"})
+    packed = httpx.get(place.url, headers={"Accept-Encoding": "gzip"})
+    assert "content-encoding" not in plain.headers
+    assert packed.headers["content-encoding"] == "gzip"
+    assert int(packed.headers["content-length"]) < 0.5 * len(plain.content)
+    assert packed.content == plain.content == page()
+    assert packed.headers["content-security-policy"] == plain.headers["content-security-policy"]
+    assert packed.headers["vary"] == plain.headers["vary"] == "Accept-Encoding"
+
+
+def test_workers_share_a_port_and_another_server_there_is_noticed():
+    """Two sockets at one port both get visitors; a second server is refused with a sentence."""
+    from noisewise.collector.serving import bound_socket, reserved_port
+
+    with reserved_port("127.0.0.1", 0) as reserved:
+        port = reserved.getsockname()[1]
+        one, two = (bound_socket("127.0.0.1", port, is_shared=True) for _ in range(2))
+        with one, two:
+            for worker in (one, two):
+                assert worker.proto == socket.IPPROTO_TCP  # by which asyncio knows to send small pieces at once
+                worker.listen()
+                worker.setblocking(False)
+            with pytest.raises(SurveyError, match="Choose another port"):
+                reserved_port("127.0.0.1", port)
+            visitors = [socket.create_connection(("127.0.0.1", port)) for _ in range(60)]
+            shares = [accepted(one), accepted(two)]
+            for visitor in visitors:
+                visitor.close()
+    assert sum(shares) == 60
+    assert min(shares) > 0  # by chance 2 in 2^60
+
+
+def accepted(worker):
+    """How many wait at a socket."""
+    count = 0
+    while True:
+        try:
+            worker.accept()[0].close()
+        except BlockingIOError:
+            return count
+        count += 1

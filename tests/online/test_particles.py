@@ -34,7 +34,7 @@ def run(rng, y, noise, count):
         def past(t=t):
             return lambda position: sum((law(v)(position) for v in y[:t]), np.zeros(len(position)))
 
-        found = smc.absorb(rng, state, law(value)(state.position), log_prior=prior, last=law(value), past=past)
+        found = smc.absorb(lambda: rng, state, law(value)(state.position), log_prior=prior, last=law(value), past=past)
         state, rejuvenations = found.particles, rejuvenations + found.rejuvenations
         log_evidence += found.log_evidence
     return state, log_evidence, rejuvenations

@@ -230,3 +230,21 @@ def test_a_survey_is_not_copied_by_accident():
 
     with pytest.raises(Unsupported, match="ids"):
         copy.deepcopy(survey())
+
+
+def test_what_is_remembered_between_steps_changes_no_bit(rng):
+    """A crowd gives the same answers to few questions: one engine that remembers, beside a new one for each step."""
+    settings = nw.Survey(NORMAL, guarantee=nw.PureDP(1), n_particles=60, seed=5)._engine.settings
+    first = Engine(settings, 5)
+    question = question_of(nw.Query.cells([20.0, 40.0, 60.0], guarantee=nw.PureDP(1)))
+    other = question_of(nw.Query.cells([45.0], guarantee=nw.PureDP(1)))
+    remembered = fresh = first.begin()
+    for _ in range(60):
+        asked, cells = (question, 4) if rng.random() < 0.5 else (other, 2)
+        value = int(rng.integers(cells))
+        remembered = first.step(remembered, asked, value)
+        fresh = Engine(settings, 5).step(fresh, asked, value)
+    assert remembered.rejuvenations > 0
+    assert remembered.particles.position.tobytes() == fresh.particles.position.tobytes()
+    assert remembered.particles.log_weight.tobytes() == fresh.particles.log_weight.tobytes()
+    assert remembered.log_evidence == fresh.log_evidence

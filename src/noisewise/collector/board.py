@@ -83,9 +83,9 @@ class Board:
             found = session.rows("SELECT body FROM board WHERE name = ?", name)
         return None if not found else str(found[0][0])
 
-    def write(self, name: str, body: str) -> None:
-        """Put something under a name, in place of what stands there."""
-        with self.store.session() as session, session.transaction():
+    def write(self, name: str, body: str, *, is_durable: bool = True) -> None:
+        """Put something under a name, in place of what stands there; what can be made again need not be durable."""
+        with self.store.session(is_durable=is_durable) as session, session.transaction():
             write(session, name, body)
 
     def settle(self, name: str, body: str) -> str:

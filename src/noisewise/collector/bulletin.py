@@ -29,6 +29,7 @@ from noisewise.types import Floats, Plain
 __all__ = ["Bulletin", "question_words"]
 
 ANSWERS, SECONDS = 10, 60.0  # a step of the public picture
+PAUSE_SECONDS = 1.0  # between two steps at least: workers look no more often, and a crowd makes ten answers in no time
 LONGEST_COURSE = 240
 PACE_SECONDS, PACE_MINUTES = 1.0, 30
 GRID, DRAWS = 160, 200
@@ -64,7 +65,7 @@ class Bulletin:
         is_due = (
             before is None
             or is_closed != before.is_closed
-            or answers >= before.answers + ANSWERS
+            or (answers >= before.answers + ANSWERS and now >= before.at + PAUSE_SECONDS)
             or (answers > before.answers and now >= before.at + SECONDS)
         )
         if is_due:
@@ -100,7 +101,7 @@ class Bulletin:
             "close": self.words.close,
             "forecast": self._forecast(engine, state),
         }
-        self.board.write("shown", dumps(picture))
+        self.board.write("shown", dumps(picture), is_durable=False)
 
     def _forecast(self, engine: Engine, state: State) -> int | None:
         """How many more answers the closing rule takes; None where there is none, or nobody can tell."""
@@ -127,7 +128,8 @@ class Bulletin:
             if not before:
                 break
             counts.append(before[-1] - (earlier[-1] if earlier else self._pace[0][1]))
-        self.board.write("pace", dumps({"position": self.learner.position, "answers": answers, "minutes": counts}))
+        pace = {"position": self.learner.position, "answers": answers, "minutes": counts}
+        self.board.write("pace", dumps(pace), is_durable=False)
 
 
 def operator_numbers(board: Board, store: Store) -> Plain:

@@ -13,15 +13,16 @@ a query that was handed out to nobody expires.
 from __future__ import annotations
 
 import queue
+import secrets
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from json import loads
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from noisewise.collector.store import Session, Store, close
 from noisewise.errors import InvalidArgument, NoisewiseError, SurveyError
@@ -32,9 +33,11 @@ from noisewise.query import Answer, Query
 __all__ = ["Desk", "Receipt"]
 
 MOST_TOGETHER = 500
+MOST_QUESTIONS = 2000  # that a worker remembers
 ATTEMPTS = 6
 PAUSE_SECONDS = 0.02
 T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,22 +48,60 @@ class Receipt:
     is_counted: bool
 
 
+class Promise(Protocol[T_contra]):
+    """Where an outcome is put: a future of threads, or of an event loop."""
+
+    def done(self) -> bool: ...
+    def set_result(self, result: T_contra, /) -> None: ...
+    def set_exception(self, exception: Exception, /) -> None: ...
+
+
+Tell = Callable[[Callable[[], None]], object]
+
+
+def at_once(act: Callable[[], None]) -> None:
+    """Tell an outcome in the writer's own thread."""
+    act()
+
+
 class Act(Generic[T]):
-    """Something to be done inside the next transaction, and what came of it."""
+    """Something to be done inside the next transaction, where its outcome goes, and in whose thread that is told."""
 
-    __slots__ = ("future", "work")
+    __slots__ = ("future", "tell", "work")
 
-    def __init__(self, work: Callable[[Session], T]) -> None:
-        self.work, self.future = work, Future[T]()
+    def __init__(self, work: Callable[[Session], T], future: Promise[T], tell: Tell) -> None:
+        self.work, self.future, self.tell = work, future, tell
 
     def tried(self, session: Session) -> Callable[[], None]:
         """Do it now; what comes back tells the caller, once the transaction is committed."""
         try:
             found = self.work(session)
         except NoisewiseError as error:  # refused before anything was written: the others go on
-            refusal = error
-            return lambda: self.future.set_exception(refusal)
-        return lambda: self.future.set_result(found)
+            return partial(self.fail, error)
+        return partial(self.succeed, found)
+
+    def succeed(self, found: T) -> None:
+        if not self.future.done():  # whoever waited may have gone
+            self.future.set_result(found)
+
+    def fail(self, error: Exception) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+def told(outcomes: Iterable[tuple[Tell, Callable[[], None]]]) -> None:
+    """Tell everyone, with one call into each event loop."""
+    by_loop: dict[Tell, list[Callable[[], None]]] = {}
+    for tell, outcome in outcomes:
+        by_loop.setdefault(tell, []).append(outcome)
+    for tell, some in by_loop.items():
+        with suppress(RuntimeError):  # a loop that is closed waits for nothing
+            tell(partial(_each, some))
+
+
+def _each(outcomes: Iterable[Callable[[], None]]) -> None:
+    for outcome in outcomes:
+        outcome()
 
 
 class Desk:
@@ -69,7 +110,7 @@ class Desk:
     def __init__(self, store: Store) -> None:
         self.store = store
         self._line: queue.SimpleQueue[Act[Any] | None] = queue.SimpleQueue()
-        self._known: dict[str, Query] = {}
+        self._questions: dict[str, Query] = {}
         self._door = threading.Lock()  # so that nobody lines up behind the one who leaves last
         self._is_left = False
         self._writer = threading.Thread(target=self._write, name="survey-writer", daemon=True)
@@ -95,9 +136,9 @@ class Desk:
         """A query for the next person, once; waits for the learner where the pool is empty."""
         until = time.monotonic() + wait
         while True:
-            found = self._done(self.hand_out)
+            found = self.done(self.hand_out)
             if found is not None:
-                return self._read(*found)
+                return Query.from_dict(loads(found[1]))
             if time.monotonic() >= until:
                 raise SurveyError(
                     "There is no query to hand out: the learner is not running, behind, or has nothing more to ask. "
@@ -108,39 +149,37 @@ class Desk:
 
     def answer(self, id: str | None, value: int) -> Receipt:
         """Take in an answer to the query of this id. When this returns, it is on disk."""
-        answer = Answer(self._query(id), value)
-        check_reach(answer, "This query")
-        token = uuid.uuid4().hex
-        return self._done(lambda session: _take(session, str(id), answer.value, token))
+        return self.done(lambda session: self.take(session, str(id), value))
 
     def expire(self, *, older_than: float) -> int:
         """Wait no longer for queries handed out more than so many seconds ago; how many."""
         before = time.time() - older_than
-        return self._done(lambda session: _expire(session, before))
+        return self.done(lambda session: _expire(session, before))
 
     def withdraw(self, ids: Iterable[str | None]) -> None:
         """Take queries back: their answers are refused from now on. What was answered stays."""
         for id in ids:
-            self._query(id)
-            self._done(partial(_withdraw, id=str(id)))
+            self.done(partial(_withdraw, id=str(id)))
 
     def close(self) -> None:
         """Hand out nothing and take no answer from now on."""
-        self._done(close)
+        self.done(close)
 
     # ---- one writer ----
 
-    def submit(self, work: Callable[[Session], T]) -> Future[T]:
-        """Something of one's own in the next transaction: what comes of it is told after the commit."""
-        act = Act(work)
+    def submit(self, work: Callable[[Session], T], future: Promise[T], *, tell: Tell = at_once) -> None:
+        """Something of one's own in the next transaction: `future` gets what comes of it after the commit, by `tell`
+        (an event loop's `call_soon_threadsafe`)."""
         with self._door:
             if self._is_left:
                 raise SurveyError("This desk was left; open another one. Nothing was changed.", reason="left")
-            self._line.put(act)
-        return act.future
+            self._line.put(Act(work, future, tell))
 
-    def _done(self, work: Callable[[Session], T]) -> T:
-        return self.submit(work).result()
+    def done(self, work: Callable[[Session], T]) -> T:
+        """The same, waited for."""
+        future = Future[T]()
+        self.submit(work, future)
+        return future.result()
 
     def _write(self) -> None:
         """Gather what waits, commit it together, then answer."""
@@ -170,9 +209,8 @@ class Desk:
             try:
                 session = Session(self.store.database) if session is None else session
                 with session.transaction():
-                    outcomes = [act.tried(session) for act in acts]
-                for outcome in outcomes:
-                    outcome()
+                    outcomes = [(act.tell, act.tried(session)) for act in acts]
+                told(outcomes)
                 return session
             except self.store.database.failures as error:
                 problem = error
@@ -183,21 +221,20 @@ class Desk:
             except BaseException as error:
                 problem = SurveyError("The writer stopped. Nothing was counted.", reason=type(error).__name__)
                 break
-        for act in acts if problem is not None else ():
-            act.future.set_exception(
-                SurveyError(
-                    f"The store {self.store.where!r} could not be written ({type(problem).__name__}). Whether it was "
-                    "counted is not known: send the same answer again.",
-                    reason="store",
-                )
+        if problem is not None:
+            refusal = SurveyError(
+                f"The store {self.store.where!r} could not be written ({type(problem).__name__}). Whether it was "
+                "counted is not known: send the same answer again.",
+                reason="store",
             )
+            told((act.tell, partial(act.fail, refusal)) for act in acts)
         return session
 
     # ---- queries ----
 
     def hand_out(self, session: Session) -> tuple[str, str] | None:
         """The id and the text of the next query in the pool, inside a transaction; None where it is empty."""
-        _check_open(session)  # a refusal must come before anything is written
+        session.check_open()
         found = session.rows(
             "UPDATE queries SET state = 'asked', asked_at = ? WHERE number = (SELECT number FROM queries "
             f"WHERE state = 'pooled' ORDER BY number LIMIT 1{self.store.database.skip}) "
@@ -211,57 +248,45 @@ class Desk:
         return id, query
 
     def take(self, session: Session, id: str, value: int) -> Receipt:
-        """An answer, inside a transaction."""
-        answer = Answer(self._asked(session, id), value)
-        check_reach(answer, "This query")
-        return _take(session, id, answer.value, uuid.uuid4().hex)
+        """An answer, inside a transaction: on a repeat the first one's receipt."""
+        text, state, receipt, number = _asked(session, id)
+        check_reach(Answer(self._like(text), value), "This query")
+        if state == "answered":
+            return Receipt(receipt, True)
+        session.check_open()
+        if state == "withdrawn":
+            raise SurveyError("This query was withdrawn. Nothing was learnt.", reason="withdrawn")
+        token = secrets.token_hex(16)
+        session.run(
+            "UPDATE queries SET state = 'answered', receipt = ?, asked_at = NULL WHERE number = ?", token, number
+        )
+        session.append(ANSWERED, number, str(value))
+        return Receipt(token, True)
 
-    def _query(self, id: str | None) -> Query:
-        """The query of an id."""
-        known = self._known.get(str(id))
-        if known is not None:
-            return known
-        with self.store.session() as session:
-            return self._asked(session, str(id))
-
-    def _asked(self, session: Session, id: str) -> Query:
-        """The query of an id; refused in words that are true."""
-        known = self._known.get(id)
-        if known is not None:
-            return known
-        found = session.rows("SELECT query FROM queries WHERE id = ? AND state <> 'pooled'", id)
-        if not found:
-            raise InvalidArgument(
-                f"The query {id!r:.80} was not asked by this survey. Nothing was learnt.", argument="query"
-            )
-        return self._read(id, found[0][0])
-
-    def _read(self, id: str, text: str) -> Query:
-        if len(self._known) > 10 * MOST_TOGETHER:
-            self._known.clear()
-        query = self._known[id] = Query.from_dict(loads(text))
-        return query
+    def _like(self, text: str) -> Query:
+        """A query that asks what this one asks. In a crowd many are asked the same, so each question is read once."""
+        question = text[: text.rindex('"id"')]  # which stands last
+        found = self._questions.get(question)
+        if found is None:
+            if len(self._questions) >= MOST_QUESTIONS:
+                self._questions.clear()
+            found = self._questions[question] = Query.from_dict(loads(text))
+        return found
 
 
-def _check_open(session: Session) -> None:
-    if int(session.rows("SELECT closed FROM head")[0][0]):
-        raise SurveyError("This survey is closed: it asks nobody and takes no answer any more.", reason="closed")
-
-
-def _take(session: Session, id: str, value: int, token: str) -> Receipt:
-    state, receipt, number = session.rows("SELECT state, receipt, number FROM queries WHERE id = ?", id)[0]
-    if state == "answered":
-        return Receipt(receipt, True)
-    _check_open(session)
-    if state == "withdrawn":
-        raise SurveyError("This query was withdrawn. Nothing was learnt.", reason="withdrawn")
-    session.run("UPDATE queries SET state = 'answered', receipt = ?, asked_at = NULL WHERE id = ?", token, id)
-    session.append(ANSWERED, int(number), str(value))
-    return Receipt(token, True)
+def _asked(session: Session, id: str) -> tuple[str, str, str, int]:
+    """Text, state, receipt and number of a query that went out; refused in words that are true."""
+    found = session.rows("SELECT query, state, receipt, number FROM queries WHERE id = ? AND state <> 'pooled'", id)
+    if not found:
+        raise InvalidArgument(
+            f"The query {id!r:.80} was not asked by this survey. Nothing was learnt.", argument="query"
+        )
+    text, state, receipt, number = found[0]
+    return text, state, receipt, int(number)
 
 
 def _expire(session: Session, before: float) -> int:
-    _check_open(session)
+    session.check_open()
     found = session.rows("SELECT number FROM queries WHERE state = 'asked' AND asked_at < ? ORDER BY number", before)
     for (number,) in found:
         session.run("UPDATE queries SET state = 'expired', asked_at = NULL WHERE number = ?", int(number))
@@ -270,10 +295,10 @@ def _expire(session: Session, before: float) -> int:
 
 
 def _withdraw(session: Session, id: str) -> None:
-    _check_open(session)
-    state, number = session.rows("SELECT state, number FROM queries WHERE id = ?", id)[0]
+    _, state, _, number = _asked(session, id)
+    session.check_open()
     if state == "answered":
         raise SurveyError("This query was answered, and what was learnt stays learnt.", reason="answered")
     if state != "withdrawn":
-        session.run("UPDATE queries SET state = 'withdrawn', asked_at = NULL WHERE id = ?", id)
-        session.append(WITHDRAWN, int(number), None)
+        session.run("UPDATE queries SET state = 'withdrawn', asked_at = NULL WHERE number = ?", number)
+        session.append(WITHDRAWN, number, None)

@@ -31,7 +31,7 @@ from json import dumps, loads
 import numpy as np
 
 from noisewise.collector.store import Line, Session, Store, close
-from noisewise.errors import SurveyError, Unsupported
+from noisewise.errors import Unsupported
 from noisewise.inference.archive import DAMAGED
 from noisewise.inference.posterior import Posterior
 from noisewise.online.answers import Answers
@@ -83,10 +83,11 @@ class Learner:
     def step(self) -> int:
         """Learn what came, up to twice the pool, and refill it; how many lines were read."""
         with self.store.session() as session:
-            return self._step(session)
+            return self.learn(session)
 
-    def _step(self, session: Session) -> int:
-        lines = self.store.lines(session, self.position, most=2 * self.pool)
+    def learn(self, session: Session, *, most: int = 0) -> int:
+        """A step over a session of one's own; with `most`, of up to so many lines where those are more."""
+        lines = self.store.lines(session, self.position, most=max(most, 2 * self.pool))
         for question, value in answers_of(lines, self._questions):
             self.state = self.engine.step(self.state, question, value)
         if lines:
@@ -113,10 +114,8 @@ class Learner:
                 break
         if not queries:
             return
-        with suppress(SurveyError), session.transaction():
-            if int(session.rows("SELECT closed FROM head")[0][0]):
-                return
-            for number, query in queries:
+        with session.transaction():
+            for number, query in queries if not session.is_closed else ():
                 session.run(
                     "INSERT INTO queries VALUES (?, ?, ?, 'pooled', NULL, NULL) ON CONFLICT DO NOTHING",
                     number,
@@ -143,7 +142,7 @@ class Learner:
         while not until():
             with suppress(*self.store.database.failures), closing(Session(self.store.database)) as session:
                 while not until():
-                    if not self._step(session):
+                    if not self.learn(session):
                         time.sleep(IDLE_SECONDS)
             time.sleep(IDLE_SECONDS)
 

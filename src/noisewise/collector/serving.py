@@ -1,4 +1,4 @@
-"""The processes of a survey: several web workers on one socket, one learner, and a parent that starts them again.
+"""The processes of a survey: several web workers at one port, one learner, and a parent that starts them again.
 
     serve(where, Listening(...))      until SIGINT or SIGTERM; a process that ends is started again
 
@@ -24,7 +24,7 @@ from noisewise.collector.bulletin import Bulletin
 from noisewise.collector.crowd import Crowd
 from noisewise.collector.desk import Desk
 from noisewise.collector.learner import Learner
-from noisewise.collector.store import Store, open_store
+from noisewise.collector.store import Session, open_store
 from noisewise.collector.web import Front, ServerSettings, application
 from noisewise.errors import NoisewiseError, SurveyError
 from noisewise.online.stopping import Stop
@@ -35,14 +35,14 @@ try:
 except ImportError:  # pragma: no cover
     raise NoisewiseError("A survey server needs more packages: pip install 'noisewise[survey]'.") from None
 
-__all__ = ["Listening", "bound_socket", "follow", "serve", "server_config"]
+__all__ = ["Listening", "bound_socket", "follow", "reserved_port", "serve", "server_config"]
 
-BACKLOG = 2048
 IDLE_SECONDS = 0.02
 EXPIRE_SECONDS = 60.0
 RESTART_SECONDS = 1.0
 LOOK_SECONDS = 0.5
 LEAVE_SECONDS = 10.0
+POLITENESS = 5  # of the learner: those who wait for an answer come first
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,33 +55,46 @@ class Listening:
     settings: ServerSettings = field(default_factory=ServerSettings)
 
 
-def bound_socket(host: str, port: int) -> socket.socket:
-    """A socket that all workers listen on."""
+def bound_socket(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
+    """A socket at a port; `is_shared`: one of several there, among which the system deals out who comes.
+
+    Workers that wait at one socket take whole bursts of visitors each; at sockets of their own they get equal shares.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Named as TCP, so that asyncio switches Nagle's algorithm off: a response is written in two pieces, and without that
+    # the second waits 40 ms for the first to be acknowledged.
+    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if is_shared:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     try:
-        listening.bind((host, port))
+        found.bind((host, port))
     except OSError as error:
-        listening.close()
+        found.close()
         raise SurveyError(
             f"Nobody can listen at {host}:{port}: {error.strerror}. Choose another port in [server].", reason="port"
         ) from None
-    listening.listen(BACKLOG)
-    listening.set_inheritable(True)
-    return listening
+    return found
+
+
+def reserved_port(host: str, port: int) -> socket.socket:
+    """A socket that keeps a port for our workers and takes no visitor; refused where others listen there already."""
+    with bound_socket(host, port) as free:  # not shared: so somebody else's server is noticed
+        taken = int(free.getsockname()[1])
+    return bound_socket(host, taken, is_shared=True)
 
 
 def serve(where: str, listening: Listening, *, ready: Callable[[int], None] = lambda _: None) -> None:
     """Run workers and learner until told to stop; `ready` is called with the port once they are started."""
-    shared = bound_socket(listening.host, listening.port)
+    reserved = reserved_port(listening.host, listening.port)
+    port = int(reserved.getsockname()[1])
     context = multiprocessing.get_context("spawn")
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
 
     def started(role: int) -> multiprocessing.process.BaseProcess:
-        target, given = (learn, (where,)) if role == 0 else (work, (where, shared, listening.settings))
+        target, given = (learn, (where,)) if role == 0 else (work, (where, listening.host, port, listening.settings))
         process = context.Process(target=target, args=given, daemon=True)
         process.start()
         return process
@@ -89,7 +102,7 @@ def serve(where: str, listening: Listening, *, ready: Callable[[int], None] = la
     roles = range(listening.workers + 1)
     running = {role: started(role) for role in roles}
     try:
-        ready(shared.getsockname()[1])
+        ready(port)
         while not stopping.wait(RESTART_SECONDS):
             for role in roles:
                 if not running[role].is_alive():
@@ -101,17 +114,17 @@ def serve(where: str, listening: Listening, *, ready: Callable[[int], None] = la
             process.join(LEAVE_SECONDS)
             if process.is_alive():
                 process.kill()
-        shared.close()
+        reserved.close()
 
 
-def work(where: str, shared: socket.socket, settings: ServerSettings) -> None:
-    """One web worker."""
+def work(where: str, host: str, port: int, settings: ServerSettings) -> None:
+    """One web worker, at a socket of its own."""
     front = Front(open_store(where), settings)
     server = uvicorn.Server(server_config(application(front)))
-    parent = os.getppid()
+    parent, own = os.getppid(), bound_socket(host, port, is_shared=True)
 
     async def watched() -> None:
-        serving = asyncio.create_task(server.serve(sockets=[shared]))
+        serving = asyncio.create_task(server.serve(sockets=[own]))
         while not serving.done():
             await asyncio.wait([serving], timeout=LOOK_SECONDS)
             server.should_exit |= os.getppid() != parent
@@ -139,6 +152,8 @@ def learn(where: str) -> None:
     parent, stopping = os.getppid(), threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     signal.signal(signal.SIGINT, lambda *_: stopping.set())
+    with suppress(OSError, AttributeError):
+        os.nice(POLITENESS)
     follow(where, lambda: stopping.is_set() or os.getppid() != parent)
 
 
@@ -152,19 +167,19 @@ def follow(where: str, until: Callable[[], bool]) -> None:
     expired = time.monotonic()
     with Desk(store) as desk:
         while not until():
-            with suppress(SurveyError, *store.database.failures):
-                with store.session() as session:
+            # What is written here can be made again, so nobody who waits for a receipt waits for this, too.
+            with suppress(SurveyError, *store.database.failures), store.session(is_durable=False) as session:
+                while not until():
                     crowd.look(session)
-                lines = learner.step()
-                bulletin.look(is_closed=_is_closed(store))
-                if time.monotonic() > expired + EXPIRE_SECONDS:
-                    expired = time.monotonic()
-                    desk.expire(older_than=words.expiry)
-                if lines:
-                    continue
+                    lines = learner.learn(session, most=crowd.lines)
+                    bulletin.look(is_closed=_is_closed(session))
+                    if time.monotonic() > expired + EXPIRE_SECONDS:
+                        expired = time.monotonic()
+                        desk.expire(older_than=words.expiry)
+                    if not lines:
+                        time.sleep(IDLE_SECONDS)
             time.sleep(IDLE_SECONDS)
 
 
-def _is_closed(store: Store) -> bool:
-    with store.session() as session:
-        return bool(int(session.rows("SELECT closed FROM head")[0][0]))
+def _is_closed(session: Session) -> bool:
+    return bool(int(session.rows("SELECT closed FROM head")[0][0]))

@@ -14,7 +14,12 @@ ever: whoever appends holds the row of `head` (SQLite: the only writer's lock) f
 A sequence would not do, because a transaction that took number 7 may commit after 8 was read.
 
 **A receipt is durable.** SQLite runs in WAL mode with synchronous=FULL, PostgreSQL with synchronous_commit=on, and no
-act is reported before its transaction is committed. One database (or schema, by `search_path`) holds one survey.
+act is reported before its transaction is committed. What can be made again (pool, picture, snapshots) is written by a
+session that does not wait for the disk: a write-ahead log is flushed in order, so the next act that is reported takes
+everything before it to the disk with it. One database (or schema, by `search_path`) holds one survey.
+
+**Writers of a SQLite file stand in line** at a lock of the operating system (a file beside it, `.line`), which wakes
+the next one at once; SQLite alone would let them sleep and try again. What keeps them apart is SQLite's own lock.
 """
 
 from __future__ import annotations
@@ -22,7 +27,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from json import dumps, loads
@@ -41,6 +46,7 @@ __all__ = ["Connection", "Line", "Standing", "Store", "close", "create", "open_s
 FORMAT = "noisewise-survey-store/1"
 WAIT_SECONDS = 60.0
 LAST = 2**62
+LINE = ".line"  # beside the file: where its writers wait
 POSTGRES = ("postgresql://", "postgres://")
 TABLES = (
     "CREATE TABLE survey (format TEXT NOT NULL, name TEXT NOT NULL, settings TEXT NOT NULL, entropy TEXT NOT NULL, "
@@ -72,8 +78,10 @@ class Connection(Protocol):
 class Database:
     """What differs between SQLite and PostgreSQL."""
 
-    connect: Callable[[], Connection]
-    begin: tuple[str, ...]  # a transaction that nobody else's can overtake
+    connect: Callable[[bool], Connection]  # whether a commit waits for the disk
+    line: Callable[[], AbstractContextManager[None]]  # where writers wait for each other
+    begin: str
+    hold: str  # of the head's row, so that no other transaction can overtake
     mark: str  # of a parameter
     skip: str  # rows that others hold
     failures: tuple[type[Exception], ...]  # of the connection: try again on a new one
@@ -99,10 +107,11 @@ class Standing(NamedTuple):
 
 
 class Session:
-    """One connection, spoken to in one language."""
+    """One connection, spoken to in one language; `is_durable`: a commit is on disk before it returns."""
 
-    def __init__(self, database: Database) -> None:
-        self.database, self.connection = database, database.connect()
+    def __init__(self, database: Database, *, is_durable: bool = True) -> None:
+        self.database, self.connection = database, database.connect(is_durable)
+        self.position, self.is_closed = 0, False  # of the log, inside a transaction
 
     def rows(self, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
         """Every row of a statement that gives rows."""
@@ -114,25 +123,32 @@ class Session:
 
     @contextmanager
     def transaction(self) -> Iterator[Session]:
-        """All or nothing, and in the order of commits."""
-        for statement in self.database.begin:
-            self.run(statement)
-        try:
-            yield self
-            self.run("COMMIT")
-        except BaseException:
-            with suppress(*self.database.failures):
-                self.run("ROLLBACK")
-            raise
+        """All or nothing, and in the order of commits: `position` and `is_closed` are true until the commit."""
+        with self.database.line():
+            self.run(self.database.begin)
+            try:
+                (position, closed), *_ = self.rows(f"SELECT position, closed FROM head{self.database.hold}")
+                before = self.position, self.is_closed = int(position), bool(int(closed))
+                yield self
+                if (self.position, self.is_closed) != before:
+                    self.run("UPDATE head SET position = ?, closed = ?", self.position, int(self.is_closed))
+                self.run("COMMIT")
+            except BaseException:
+                with suppress(*self.database.failures):
+                    self.run("ROLLBACK")
+                raise
+
+    def check_open(self) -> None:
+        """Inside a transaction, before anything is written."""
+        if self.is_closed:
+            raise SurveyError("This survey is closed: it asks nobody and takes no answer any more.", reason="closed")
 
     def append(self, kind: str, number: int | None, body: str | None) -> int:
         """One more line, inside a transaction; its position."""
-        found = self.rows("UPDATE head SET position = position + 1 WHERE closed = 0 RETURNING position")
-        if not found:
-            raise SurveyError("This survey is closed. Nothing was changed.", reason="closed")
-        position = int(found[0][0])
-        self.run("INSERT INTO log VALUES (?, ?, ?, ?)", position, kind, number, body)
-        return position
+        self.check_open()
+        self.position += 1
+        self.run("INSERT INTO log VALUES (?, ?, ?, ?)", self.position, kind, number, body)
+        return self.position
 
     def close(self) -> None:
         with suppress(*self.database.failures):
@@ -165,10 +181,10 @@ class Store:
         return engine
 
     @contextmanager
-    def session(self) -> Iterator[Session]:
+    def session(self, *, is_durable: bool = True) -> Iterator[Session]:
         """A connection of one's own; whoever works with it uses it from one thread."""
         try:
-            session = Session(self.database)
+            session = Session(self.database, is_durable=is_durable)
         except self.database.failures as error:
             reason = f"it cannot be reached, or is not the store of a survey ({type(error).__name__})"
             raise self.refusal(reason) from error
@@ -203,9 +219,9 @@ class Store:
 
 def close(session: Session) -> None:
     """The last line of a log, inside a transaction; nothing happens where it is there already."""
-    with suppress(SurveyError):
+    if not session.is_closed:
         session.append(CLOSED, None, None)
-        session.run("UPDATE head SET closed = 1")
+        session.is_closed = True
 
 
 def open_store(where: str | os.PathLike[str]) -> Store:
@@ -264,17 +280,36 @@ def _database(where: str | os.PathLike[str], *, is_new: bool) -> tuple[Database,
             reason=str(error.strerror),
         ) from None
 
-    def connect() -> Connection:
+    def connect(is_durable: bool) -> Connection:
         connection = sqlite3.connect(path, isolation_level=None, timeout=WAIT_SECONDS, check_same_thread=False)
+        flushing = "FULL" if is_durable else "NORMAL"
         try:
-            for pragma in ("journal_mode=WAL", "synchronous=FULL", "trusted_schema=OFF"):
+            for pragma in ("journal_mode=WAL", f"synchronous={flushing}", "trusted_schema=OFF"):
                 connection.execute(f"PRAGMA {pragma}").fetchall()
         except sqlite3.Error:
             connection.close()
             raise
         return connection
 
-    return Database(connect, ("BEGIN IMMEDIATE",), "?", "", (sqlite3.Error,)), shown
+    return Database(connect, lambda: _turn(f"{path}{LINE}"), "BEGIN IMMEDIATE", "", "?", "", (sqlite3.Error,)), shown
+
+
+@contextmanager
+def _turn(path: str) -> Iterator[None]:
+    """One's turn among the writers of a file; nobody waits where the system or the folder has no such lock."""
+    try:
+        import fcntl
+
+        place = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, OWN)
+    except (ImportError, OSError):
+        yield
+        return
+    try:
+        with suppress(OSError):
+            fcntl.flock(place, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(place)  # which gives the turn to the next
 
 
 def _postgres(url: str) -> Database:
@@ -283,13 +318,13 @@ def _postgres(url: str) -> Database:
     except ImportError:
         raise NoisewiseError("A store in PostgreSQL needs psycopg: pip install 'noisewise[survey]'.") from None
 
-    def connect() -> Connection:
+    def connect(is_durable: bool) -> Connection:
         connection: Connection = psycopg.connect(url, autocommit=True, connect_timeout=10)
-        connection.execute("SET synchronous_commit = on")
+        connection.execute(f"SET synchronous_commit = {'on' if is_durable else 'off'}")
         return connection
 
-    begin = ("BEGIN", "SELECT position FROM head FOR UPDATE")
-    return Database(connect, begin, "%s", " FOR UPDATE SKIP LOCKED", (psycopg.OperationalError, psycopg.InterfaceError))
+    failures = (psycopg.OperationalError, psycopg.InterfaceError)
+    return Database(connect, nullcontext, "BEGIN", " FOR UPDATE", "%s", " FOR UPDATE SKIP LOCKED", failures)
 
 
 def _without_password(url: str) -> str:

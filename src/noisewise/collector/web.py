@@ -19,6 +19,7 @@ URL. Scripts may come from the page's own file alone (content-security policy by
 from __future__ import annotations
 
 import asyncio
+import gzip
 import hashlib
 import re
 import time
@@ -26,6 +27,7 @@ from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import resources
 from json import dumps, loads
 from typing import TypeVar
@@ -39,7 +41,7 @@ from noisewise.collector.desk import Desk, Receipt
 from noisewise.collector.export import export
 from noisewise.collector.limits import Limiter
 from noisewise.collector.signing import SigningKey
-from noisewise.collector.store import Store
+from noisewise.collector.store import Session, Store
 from noisewise.errors import InvalidArgument, NoisewiseError, SurveyError
 from noisewise.query import LONGEST_ID
 from noisewise.types import Plain
@@ -138,33 +140,34 @@ class Front:
         handed = await self._handed(body.invite)
         expires = int(time.time()) + self.words.expiry
         signed = f'{{"expires": {expires}, "query": {handed.query}, "survey": {self._about}}}'
-        return json_response(
-            {
-                "query": loads(handed.query),
-                "expires": expires,
-                "signed": signed,
-                "signature": self.key.sign(signed),
-                "answered": handed.is_answered,
-            }
+        # The query is JSON already: it is put into the body as it is, not read and written again.
+        return Response(
+            f'{{"query": {handed.query}, "expires": {expires}, "signed": {dumps(signed)}, '
+            f'"signature": "{self.key.sign(signed)}", "answered": {dumps(handed.is_answered)}}}',
+            media_type="application/json",
+            headers=NO_STORE,
         )
 
     async def _handed(self, invitation: str | None) -> Handed:
         until = time.monotonic() + POOL_SECONDS
         while True:
-            handed = await asyncio.wrap_future(
-                self.desk.submit(lambda session: hand_out(self.desk, session, invitation))
-            )
+            handed = await self._done(lambda session: hand_out(self.desk, session, invitation))
             if handed is not None:
                 return handed
             if time.monotonic() >= until:
                 raise SurveyError("There is no question ready yet. Try again in a minute.", reason="pool")
             await asyncio.sleep(POOL_PAUSE)
 
+    async def _done(self, work: Callable[[Session], T]) -> T:
+        """What comes of something in the next transaction; all that a transaction did is told to the loop at once."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self.desk.submit(work, future, tell=loop.call_soon_threadsafe)
+        return await future
+
     async def answer(self, request: Request) -> Response:
         body = await read_body(request, AnswerBody)
-        receipt: Receipt = await asyncio.wrap_future(
-            self.desk.submit(lambda session: self.desk.take(session, body.id, body.value))
-        )
+        receipt: Receipt = await self._done(lambda session: self.desk.take(session, body.id, body.value))
         return json_response({"receipt": receipt.receipt, "counted": receipt.is_counted})
 
     # ---- everyone ----
@@ -262,7 +265,7 @@ class Front:
                 headers = self._cross_origin(request) if is_open else {}
             except ClientDisconnect:
                 return Response(status_code=400)
-            response.headers.update({**COMMON, **headers})
+            response.raw_headers.extend(encoded({**COMMON, **headers}))  # none of them is there yet
             return response
 
         return answered
@@ -303,10 +306,14 @@ def application(front: Front) -> Starlette:
         await asyncio.to_thread(front.desk.leave)
 
     def page_handler(name: str) -> Handler:
-        body, headers = page(name), page_headers(page(name))
+        body = page(name)
+        headers = {**page_headers(body), "Vary": "Accept-Encoding"}
+        packed, packed_headers = gzip.compress(body, mtime=0), {**headers, "Content-Encoding": "gzip"}
 
-        async def shown(_: Request) -> Response:
-            return Response(body, media_type="text/html; charset=utf-8", headers=headers)
+        async def shown(request: Request) -> Response:
+            takes_packed = "gzip" in request.headers.get("accept-encoding", "")
+            sent = (packed, packed_headers) if takes_packed else (body, headers)
+            return Response(sent[0], media_type="text/html; charset=utf-8", headers=sent[1])
 
         return shown
 
@@ -349,6 +356,16 @@ async def read_body(request: Request, form: type[Body]) -> Body:
 
 def json_response(plain: Mapping[str, object], status: int = 200) -> Response:
     return Response(dumps(plain), status_code=status, media_type="application/json", headers=NO_STORE)
+
+
+def encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    """Headers as they go over the line."""
+    return _encoded(tuple(headers.items()))
+
+
+@lru_cache(maxsize=64)
+def _encoded(headers: tuple[tuple[str, str], ...]) -> list[tuple[bytes, bytes]]:
+    return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
 
 
 def refused(status: int, sentence: str) -> Response:

@@ -116,13 +116,17 @@ class AnswerLaw:
         if clipped_steps.is_summed(self.population):
             return clipped_steps.summed_mass(self.population, low, high, theta)
         law, p = self.population.distribution, self.population.values(theta)
-        rows = rows_of(theta)
         is_first, is_last = np.isneginf(low), np.isposinf(high)
-        a, b = self.inner(np.where(is_first, 0.0, low)), self.inner(np.where(is_last, 0.0, high))
-        below, above = np.where(is_first, 0.0, law.cdf(a, p)), np.where(is_first, 1.0, law.survival(a, p))
-        up, beyond = np.where(is_last, 1.0, law.cdf(b, p)), np.where(is_last, 0.0, law.survival(b, p))
-        found = np.maximum(np.where(below < above, up - below, above - beyond), 0.0)
-        return np.broadcast_to(found, (rows, np.size(low)))
+        # Neighbouring cells share an edge, and many people are asked the same: each edge is looked up once.
+        ends = np.concatenate([np.where(is_first, 0.0, low), np.where(is_last, 0.0, high)])
+        edges, places = np.unique(self.inner(ends), return_inverse=True)
+        cdf, survival = (
+            np.broadcast_to(tail(edges, p), (rows_of(theta), edges.size)) for tail in (law.cdf, law.survival)
+        )
+        first, last = np.split(places.ravel(), 2)
+        below, above = np.where(is_first, 0.0, cdf[:, first]), np.where(is_first, 1.0, survival[:, first])
+        up, beyond = np.where(is_last, 1.0, cdf[:, last]), np.where(is_last, 0.0, survival[:, last])
+        return np.maximum(np.where(below < above, up - below, above - beyond), 0.0)
 
     def inner(self, edge: Array) -> Array:
         """The largest x below an edge, which belongs to the cell above it."""

@@ -46,6 +46,7 @@ SAMPLE = 8
 HOPELESS = -1e6  # the log likelihood that stands for one that is not a number
 SMALLEST = 1e-300
 ASKING, LEARNING, CHECKING = 0, 1, 2
+MOST_WEIGHED = 1_000_000  # numbers remembered: what answers say about the particles as they are
 WIDE_AT = 50  # answers, after which the wide question is fixed
 WIDE_LEVELS = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
 WIDE_PARTICLES = 256
@@ -143,6 +144,7 @@ class Engine:
         law = self.law
         self.target = Target(Transform(law.supports), law.log_prior, law.log_prior, law.sample_prior)
         self._first: smc.Particles | None = None
+        self._weighed: tuple[Array | None, dict[tuple[Question, int], tuple[Array, int]]] = (None, {})
         if name is None:
             rng = np.random.default_rng(entropy)
             drawn = rng.bytes(6)
@@ -298,9 +300,9 @@ class Engine:
         seen = _Finite()
         last = self._likely(asked, np.array([reading(asked, value)]), seen)
         absorbed = smc.absorb(
-            self.generator(LEARNING, state.answers),
+            lambda: self.generator(LEARNING, state.answers),
             state.particles,
-            last(state.particles.position),
+            self._increment(state.particles.position, asked, (question, value), last, seen),
             log_prior=self.target.log_prior,
             last=last,
             past=lambda: self._past(state, seen),
@@ -317,6 +319,27 @@ class Engine:
         )
         is_due = self.settings.explore > 0 and after.answers == WIDE_AT
         return replace(after, wide=self._wide(after)) if is_due else after
+
+    def _increment(
+        self, position: Array, asked: Asked, answer: tuple[Question, int], last: smc.Density, seen: _Finite
+    ) -> Array:
+        """log P(answer | theta) at the particles. Where many give the same answer, as a crowd does to a question about
+        cells, it is computed once for as long as the particles stay where they are."""
+        if not asked.is_cells:
+            return last(position)
+        where, known = self._weighed
+        if where is not position:
+            known = {}
+            self._weighed = position, known
+        if answer not in known:
+            if len(known) * len(position) >= MOST_WEIGHED:
+                known.clear()
+            before = seen.missing
+            known[answer] = last(position), seen.missing - before
+            return known[answer][0]
+        increment, missing = known[answer]
+        seen.missing += missing
+        return increment
 
     def _likely(self, asked: Asked, given: Array, seen: _Finite) -> smc.Density:
         """position -> log P(reading | theta)."""

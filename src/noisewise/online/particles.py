@@ -70,7 +70,7 @@ def begin(position: Array, log_prior: Array) -> Particles:
 
 
 def absorb(
-    rng: np.random.Generator,
+    generator: Callable[[], np.random.Generator],
     particles: Particles,
     increment: Array,
     *,
@@ -80,10 +80,12 @@ def absorb(
 ) -> Absorbed:
     """Take in one answer with log likelihood `increment` (N,); `last` is its law, `past()` that of all before it.
 
-    `past` is asked for only if particles must move, because it touches every past answer.
+    `past` and `generator` are asked for only if particles must move: the one touches every past answer, and to make the
+    other takes as long as to weigh an answer.
     """
     log_evidence, power, rejuvenations, acceptance = 0.0, 0.0, 0, float("nan")
     before: Density | None = None
+    rng: np.random.Generator | None = None
     while power < 1:
         part = _part(particles.log_weight, increment, 1 - power)
         moved = particles.log_weight + part * increment
@@ -94,6 +96,7 @@ def absorb(
         if effective_size(particles.log_weight) >= LEAST_SHARE * particles.count:
             continue
         before = past() if before is None else before
+        rng = generator() if rng is None else rng
         particles, acceptance = rejuvenated(rng, particles, log_prior, _joint(before, last, power))
         rejuvenations += 1
         if power < 1:
