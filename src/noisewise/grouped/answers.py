@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from noisewise.grouped.present import PRESENT
 from noisewise.inference.answer_sources import AnswerSource, Drawn
 from noisewise.inference.number_draws import NumberDraws
 from noisewise.inference.population_answers import law_source
@@ -37,6 +38,8 @@ def group_sources(model: Grouped, theta: Theta, releases: Sequence[NoisyValue]) 
             for group, part in zip(model.groups, parts, strict=True)
             if part is not None
         ]
+        if PRESENT in theta:
+            told.append(Drawn("share present", np.ravel(theta[PRESENT]), column=by, is_share=True))
         sources.append(NumberDraws(column=by, numbers=tuple(told)))
     return tuple(sources)
 
