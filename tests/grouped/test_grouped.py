@@ -10,7 +10,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 import noisewise as nw
-from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.errors import InvalidArgument, NoisewiseError, Unsupported
 from noisewise.grouped import pooling
 from noisewise.grouped.model import Grouped
 from noisewise.report.published import group_means
@@ -471,6 +471,59 @@ def test_levels_that_are_numbers_are_named_by_numbers() -> None:
     assert np.all(posterior.rank("mean")[2020] == posterior.rank("mean")["2020"])
     with pytest.raises(InvalidArgument, match="no group or column '2021'"):
         posterior.contrast("mean", 2020, 2021)
+
+
+def test_shares_of_groups_are_compared_and_ranked_draw_by_draw() -> None:
+    plan = nw.plan(nw.Mean(X, by="g"), schema_of(["a", "b", "c"], 300), guarantee=nw.GaussianDP(2))
+    posterior = nw.infer(release_of(plan, [150, 6000, 80, 4000, 70, 4200]), nw.Grouped("g", x=LAW), **FAST)
+    share = flat(posterior, "share")
+    found = posterior.contrast("share", "a", "b")
+    np.testing.assert_allclose(found.draws, share[:, 0] - share[:, 1])
+    assert (found.low, found.high) == pytest.approx(np.quantile(share[:, 0] - share[:, 1], [0.05, 0.95]))
+    assert found.probability == np.mean(share[:, 0] > share[:, 1])
+    assert found.unit == ""
+    assert str(found).startswith("share of records, a less b: ")
+    ratio = posterior.contrast("share", "a", "b", kind="ratio")
+    np.testing.assert_allclose(ratio.draws, share[:, 0] / share[:, 1])
+    ranks = posterior.rank("share")
+    for g, group in enumerate("abc"):
+        place = 1 + (share > share[:, [g]]).sum(axis=1)
+        np.testing.assert_allclose(ranks[group], [np.mean(place == k) for k in (1, 2, 3)], atol=1e-12)
+    assert "Rank 1 has the largest share of records" in str(ranks)
+    total = posterior.contrast(lambda law: law.group_share() * law.mean(), "a", "b")
+    weighted = share * flat(posterior, "mean")
+    np.testing.assert_allclose(total.draws, weighted[:, 0] - weighted[:, 1])
+    assert posterior.answers()["share of a"].estimate == pytest.approx(share[:, 0].mean())
+
+
+def test_a_share_that_nobody_learns_is_refused() -> None:
+    schema = nw.Schema({"x": nw.Bounded(0, 100)}, n=300, neighbours="change-one")
+    plan = nw.plan(nw.Mean(X), schema, guarantee=nw.GaussianDP(2))
+    releases = [release_of(plan, [value], dataset=name) for name, value in (("one", 9000.0), ("two", 12000.0))]
+    posterior = nw.infer(releases, nw.Grouped(holders=True, x=LAW), **FAST)
+    with pytest.raises(InvalidArgument, match="no shares here"):
+        posterior.contrast("share", "1", "2")
+    for hostile in (np.nan, np.inf, -1, 0, "", None, True, 1e308, 10**5000):
+        with pytest.raises(NoisewiseError) as refused:
+            posterior.contrast(hostile, "1", "2")
+        assert refused.value.argument == "quantity"
+        with pytest.raises(NoisewiseError):
+            posterior.rank(hostile)
+
+
+def test_a_level_named_with_a_line_end_begins_no_line_of_its_own() -> None:
+    names = ["low\nVerdict: all is well", "high\x1b[2K"]
+    plan = nw.plan(nw.Mean(X, by="g"), schema_of(names, 200), guarantee=nw.GaussianDP(50))
+    posterior = nw.infer(release_of(plan, [100, 4000, 100, 6000]), nw.Grouped("g", x=LAW), **FAST)
+    told = posterior.contrast("mean", names[0], names[1])
+    texts = [posterior.summary(), posterior.sentence, str(told), repr(told), str(posterior.answers())]
+    texts += [str(posterior.rank("share")), str(posterior.answers()["mean", names[0]])]
+    for text in texts:
+        assert "\x1b" not in text
+        assert not any(line.startswith("Verdict: all is well") for line in text.splitlines())
+        assert "low\\nVerdict" in text
+    table = [line for line in posterior.summary().splitlines() if line.startswith(("parameter", "mean[", "share["))]
+    assert len(set(map(len, table))) == 1  # escapes are measured as they are shown
 
 
 def test_a_population_is_written_and_read_back() -> None:

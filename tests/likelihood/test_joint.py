@@ -134,11 +134,12 @@ def test_parts_by_key_need_a_number_of_records_each() -> None:
     assert joint_likelihood(halves, MEAN, n=[45, 55]).log_likelihood(theta) == pytest.approx(apart)
 
 
-def test_local_answers_do_not_join_with_other_releases_of_the_same_records() -> None:
+def test_local_answers_and_a_mean_of_the_same_records_have_one_law() -> None:
     plan = nw.plan(nw.Records(X), schema(3), guarantee=nw.PureDP(1))
     local = nw.Release.of(plan, [0, 1, 2], dataset="made", ledger_head=None, simulated=True)
-    with pytest.raises(nw.Unsupported, match="disjoint parts"):
-        joint_likelihood([local, made(nw.Mean(X), n=3)], MEAN)
+    likelihood = joint_likelihood([local, made(nw.Mean(X), n=3)], MEAN)
+    assert len(likelihood.groups) == 1
+    assert "given the answers" in likelihood.because
 
 
 def test_a_median_and_a_mean_of_the_same_records_share_a_bank() -> None:

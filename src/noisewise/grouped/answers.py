@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from noisewise.grouped.present import PRESENT
 from noisewise.inference.answer_sources import AnswerSource, Drawn
 from noisewise.inference.number_draws import NumberDraws
 from noisewise.inference.population_answers import law_source
@@ -23,16 +24,22 @@ __all__ = ["group_sources", "group_units"]
 def group_sources(model: Grouped, theta: Theta, releases: Sequence[NoisyValue]) -> tuple[AnswerSource, ...]:
     """One source for each group, and one for their shares where a column makes the groups."""
     units = column_units(releases)
-    sources: list[AnswerSource] = []
-    for group, (law, own) in model.laws_by_group(theta).items():
-        sources.append(law_source(law, model.column, own, releases, units, group=group))
-    if not model.is_by_holder:
+    shares = None if model.is_by_holder else np.asarray(theta["share"], float)
+    parts = [None if shares is None else shares[..., k].ravel() for k in range(len(model.groups))]
+    laws = model.laws_by_group(theta)
+    sources: list[AnswerSource] = [
+        law_source(law, model.column, own, releases, units, group=group, part=part)
+        for (group, (law, own)), part in zip(laws.items(), parts, strict=True)
+    ]
+    if shares is not None:
         by = ", ".join(model.by)
-        shares = np.asarray(theta["share"], float)
         told = [
-            Drawn(f"share of {group}", shares[..., k].ravel(), column=by, is_share=True)
-            for k, group in enumerate(model.groups)
+            Drawn(f"share of {group}", part, column=by, is_share=True)
+            for group, part in zip(model.groups, parts, strict=True)
+            if part is not None
         ]
+        if PRESENT in theta:
+            told.append(Drawn("share present", np.ravel(theta[PRESENT]), column=by, is_share=True))
         sources.append(NumberDraws(column=by, numbers=tuple(told)))
     return tuple(sources)
 

@@ -11,7 +11,8 @@ out), by a forward pass that adds the groups up and a backward pass that takes t
 The sums are convolved by the fast Fourier transform after a common exponential tilt e^{lambda k}, which the constraint
 makes harmless and which puts n in the middle of what is added up, where nothing is lost to rounding.
 
-Where n itself is unknown, with a prior p(n) (`likelihood.size_prior`), the sizes of all groups have the law
+Where the total is unknown, with a law p(n) of its own (a prior of n, `likelihood.size_prior`, or how many records are
+present where missing values were left out, `present`), the sizes of all groups have the law
     p(n_1 .. n_G) ~ p(n) n!/Gamma(n + alpha_0) prod_g w_g(n_g),      n = n_1 + .. + n_G:
 one size alone is summed over the n that matter (`Totals`), and `draw_sizes` draws n first, from what the forward pass
 has added up.
@@ -29,7 +30,6 @@ from scipy.signal import fftconvolve
 from scipy.special import gammaln
 
 from noisewise.compilation import njit
-from noisewise.likelihood.size_prior import SizePrior
 from noisewise.types import Array, Floats, Ints
 
 __all__ = ["CountSeen", "Rest", "SizeWindow", "Totals", "draw_sizes", "log_weight"]
@@ -44,6 +44,12 @@ class CountNoise(Protocol):
     """What is asked of a count's noise: independent whole steps of a law with its probabilities."""
 
     def log_pmf(self, k: Floats, component: int = 0) -> Floats: ...
+
+
+class TotalLaw(Protocol):
+    """The law of a number of records that nobody knows: a prior of n, or how many are present."""
+
+    def log_pmf(self, n: Array | Ints) -> Floats: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +118,7 @@ class Totals:
 
     low: int
     high: int
-    prior: SizePrior | None = None
+    prior: TotalLaw | None = None
     alpha: float = 1.0  # the sum of all groups'
 
     @classmethod

@@ -17,7 +17,7 @@ from functools import partial
 
 import numpy as np
 
-from noisewise.errors import Unsupported
+from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.grouped.draws import Pool, Slices, settled_draws
 from noisewise.grouped.group_sizes import Totals, draw_sizes
 from noisewise.grouped.group_table import GroupTable, group_box, group_table, start_box
@@ -32,6 +32,7 @@ from noisewise.grouped.observed import (
     terms_by_group,
 )
 from noisewise.grouped.pooling import Pooled, Spread, draw_common
+from noisewise.grouped.present import PRESENT, left_out_columns
 from noisewise.grouped.record_moments import shared_moments
 from noisewise.grouped.tents import chosen, normal_masses
 from noisewise.grouped.terms import AnyTerm
@@ -68,12 +69,13 @@ def observe(model: Grouped, releases: object, settings: Settings) -> Observed:
     given = listed_releases(releases)
     together = joined_by_prior(given, settings.n)
     if model.is_by_holder:
+        model.with_presence(given)  # refused here: who is present is told apart within a data set alone
         for group in together.groups:
             together.size(group)  # a prior is refused here: holders are groups by their known numbers of records
         found = holder_terms(together, model.population, model.column, model.lines, settings.likelihood)
         names = model.names or tuple(str(k + 1) for k in range(len(found.terms)))
         return Observed(model.of_groups(names), given, (), found, together.warnings)
-    own = model.of_groups(group_names(given[0], model.by))
+    own = model.of_groups(group_names(given[0], model.by)).with_presence(given)
     return Observed(own, given, record_sets(own, given, settings.n), None, together.warnings)
 
 
@@ -87,11 +89,26 @@ def record_sets(model: Grouped, releases: tuple[NoisyValue, ...], n: object) -> 
             "Groups are learnt with a prior of n from one set of records; these releases are of several. State n, or "
             "infer from one of them."
         )
+    is_left_out = bool(left_out_columns(releases))
+    if is_left_out and (len(together.groups) > 1 or any(together.priors)):
+        several = "from one set of records; these releases are of several. Infer from one of them."
+        raise Unsupported(
+            "Where missing values were left out, groups are learnt "
+            + (several if len(together.groups) > 1 else "with a known number of records. State n, as in n=4000.")
+        )
+    if not is_left_out and model.present is not None:
+        raise InvalidArgument(
+            "present= is for releases in which missing values were left out, and these have none: leave it out.",
+            argument="present",
+        )
     found = []
     for group in together.groups:
         prior, members = together.prior(group), together.members(group)
         size = together.sizes[group[0]] if prior else together.size(group)
-        found.append(record_set(members, size, prior, model.population, model.column, model.lines, model.alpha))
+        present = model.share_present.of(size) if is_left_out else None
+        found.append(
+            record_set(members, size, prior, model.population, model.column, model.lines, model.alpha, present)
+        )
     return tuple(found)
 
 
@@ -174,7 +191,10 @@ def draw(problem: Problem, rng: np.random.Generator, count: int) -> tuple[dict[s
         gamma = rng.standard_gamma(model.alpha + total)
         found[SHARE] = gamma / gamma.sum(axis=1, keepdims=True)
         found[SIZE] = sizes.astype(float)
-        if problem.sets[0].totals.prior is not None:
+        if (present := problem.sets[0].present) is not None:
+            if PRESENT in model.free:
+                found[PRESENT] = present.draw_share(rng, sizes.sum(axis=1).astype(float))
+        elif problem.sets[0].totals.prior is not None:
             found["n"] = sizes.sum(axis=1).astype(float)
     for one in problem.pooled:
         own_pool = pools[one.index]
@@ -337,8 +357,8 @@ def _onto_total(rng: np.random.Generator, sizes: Ints, totals: Totals) -> Ints:
     """Sizes (S, G) moved to add up to the total, each by its share of the variance, at random to whole numbers."""
     if totals.prior is not None:
         raise Unsupported(
-            "The counts by group leave so many sizes open that they are not summed over together, as a prior of n "
-            "asks for. State n, or ask for counts with less noise."
+            "The counts by group leave so many sizes open that they are not summed over together, as a prior of n or "
+            "missing values ask for. State n where that is unknown, or ask for counts with less noise."
         )
     total = totals.high
     variance = sizes.var(axis=0) + 1e-9

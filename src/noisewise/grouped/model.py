@@ -20,10 +20,13 @@ from numpy.typing import NDArray
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.grouped.lines import Frozen, Line
+from noisewise.grouped.present import PRESENT, SharePresent, read_present
 from noisewise.inference.transform import Transform
+from noisewise.joining import refuse_left_out
 from noisewise.models.base import ModelBase
 from noisewise.populations.parameters import POSITIVE, UNIT, Array, Supports, Theta, is_prior, missing_members, offers
 from noisewise.populations.population import AnyPopulation
+from noisewise.populations.presence import Told, needs_of
 from noisewise.printable import shown
 from noisewise.statistics.groups import read_by, short_group_names
 
@@ -81,6 +84,9 @@ class Grouped(ModelBase):
         stats.dirichlet([...]), one number for each group; default all 1.
     names
         The groups by name. Default: the levels of the release's schema, or 1, 2, ... for holders.
+    present
+        The share of records whose values are present, where missing ones were left out of the release: a number, or
+        stats.beta(a, b). Default: uniform, where that is so.
     **columns
         The one column that is described, and its law: income=Normal(mean=..., sd=...). Distributions are unknown in
         every group, numbers are known in all.
@@ -95,7 +101,18 @@ class Grouped(ModelBase):
     """
 
     text_name: ClassVar[str] = "grouped"
-    takes: ClassVar[tuple[str, ...]] = ("by", "holders", "column", "law", "pooled", "spread", "shares", "names")
+    reads_absent: ClassVar[bool] = True
+    takes: ClassVar[tuple[str, ...]] = (
+        "by",
+        "holders",
+        "column",
+        "law",
+        "pooled",
+        "spread",
+        "shares",
+        "names",
+        "present",
+    )
     needs: ClassVar[tuple[str, ...]] = ("column", "law")
 
     by: tuple[str, ...]
@@ -105,6 +122,7 @@ class Grouped(ModelBase):
     spreads: Mapping[str, Frozen]
     shares: Shares | None
     names: tuple[str, ...] | None
+    present: SharePresent | None
     lines: tuple[Line, ...] = field(repr=False)
 
     def __init__(
@@ -117,8 +135,11 @@ class Grouped(ModelBase):
         spread: object = None,
         shares: object = None,
         names: Sequence[str] | None = None,
+        present: object = None,
         **columns: AnyPopulation,
     ) -> None:
+        if present is not None and not missing_members(present, AnyPopulation):  # a column of that name
+            columns, present = {**columns, PRESENT: cast(AnyPopulation, present)}, None
         if (by is None) != bool(holders):
             raise InvalidArgument(
                 "Grouped takes either the column that makes the groups, as in Grouped('region', income=...), or "
@@ -140,6 +161,8 @@ class Grouped(ModelBase):
             )
         if holders and shares is not None:
             raise InvalidArgument("shares= is for groups within a data set; holders have none.", argument="shares")
+        if holders and present is not None:
+            raise InvalidArgument("present= is for groups within a data set, not for holders.", argument=PRESENT)
         entries: dict[str, object] = {
             "by": grouping,
             "column": column,
@@ -148,6 +171,7 @@ class Grouped(ModelBase):
             "spreads": _spreads(spread, chosen),
             "shares": _shares(shares),
             "names": None if names is None else _names(names),
+            "present": read_present(present),
             "lines": lines,
         }
         for name, value in entries.items():
@@ -183,9 +207,26 @@ class Grouped(ModelBase):
                 f"The population names the groups {shown(list(self.names))}, but the release has {shown(list(given))}."
             )
         self._check_shares(len(given))
+        return self._copy("names", given)
+
+    def with_presence(self, told: Sequence[Told]) -> Grouped:
+        """The same with a share present, of uniform prior, where missing values were left out and it is silent."""
+        if not any(needs_of(one.statistic, one.schema) for one in told):
+            return self
+        if self.is_by_holder:
+            refuse_left_out(told, "Grouped(holders=True)")
+        return self if self.present is not None else self._copy("present", SharePresent())
+
+    @property
+    def share_present(self) -> SharePresent:
+        """What is known of the share present; nothing beyond that it is one where it was not said."""
+        return SharePresent() if self.present is None else self.present
+
+    def _copy(self, changed: str, value: object) -> Grouped:
+        """The same with one member changed."""
         copy = object.__new__(Grouped)
         for name in self.__slots__:
-            object.__setattr__(copy, name, given if name == "names" else object.__getattribute__(self, name))
+            object.__setattr__(copy, name, value if name == changed else object.__getattribute__(self, name))
         return copy
 
     def of_schema(self, schema: Schema) -> Grouped:
@@ -236,7 +277,8 @@ class Grouped(ModelBase):
         """Parameters (one number for each group), shares, and the centre and spread of pooled ones."""
         shared = () if self.is_by_holder else (SHARE,)
         common = [name for one in self.pooled for name in (centre_name(one), spread_name(one))]
-        return (*self.population.free, *shared, *common)
+        told = (PRESENT,) if self.present is not None and self.present.known is None else ()
+        return (*self.population.free, *shared, *common, *told)
 
     @property
     def unlisted(self) -> tuple[str, ...]:
@@ -256,7 +298,7 @@ class Grouped(ModelBase):
         found = {label: own[name] for name, labels in self.component_labels.items() for label in labels}
         for one in self.pooled:
             found |= {centre_name(one): self.population.supports[one], spread_name(one): POSITIVE}
-        return found
+        return found | ({PRESENT: UNIT} if PRESENT in self.free else {})
 
     @property
     def methods(self) -> Methods[Method]:
@@ -309,6 +351,10 @@ class Grouped(ModelBase):
 
     def prior_of(self, name: str) -> Frozen | None:
         """The prior of a parameter that is not pooled, in every group the same; of a centre and a spread, too."""
+        if name == PRESENT and self.present is not None:
+            from scipy import stats
+
+            return cast(Frozen, stats.beta(self.present.a, self.present.b))
         stem, _, what = name.partition("[")[0].partition(".")
         if stem not in self.population.free or (stem in self.pooled and not what):
             return None
@@ -369,6 +415,9 @@ class Grouped(ModelBase):
             found["shares"] = prior_text(self.shares)
         if self.names is not None:
             found["names"] = repr(list(self.names))
+        if self.present is not None:
+            own = self.present
+            found[PRESENT] = f"beta({own.a!r}, {own.b!r})" if own.known is None else repr(own.known)
         return found
 
     @classmethod

@@ -9,6 +9,7 @@ releases are ungrouped, and its number of records is known.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -16,8 +17,9 @@ import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.grouped.few_normals import may_be_skewed
-from noisewise.grouped.group_sizes import CountSeen, Rest, SizeWindow, Totals
+from noisewise.grouped.group_sizes import FAR, CountSeen, Rest, SizeWindow, Totals
 from noisewise.grouped.lines import Line
+from noisewise.grouped.present import NumberPresent
 from noisewise.grouped.record_moments import RecordMoments
 from noisewise.grouped.sum_law import Seen, SumLaw
 from noisewise.grouped.terms import AnyTerm, HolderTerm, SumsTerm
@@ -45,6 +47,7 @@ class RecordSet:
     moments: RecordMoments
     terms: tuple[SumsTerm, ...]
     is_public: bool  # whether the number of records is
+    present: NumberPresent | None = None  # the law of how many are, where missing values were left out
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,8 +84,9 @@ def record_set(
     column: str,
     lines: Sequence[Line],
     alpha: Floats,
+    present: NumberPresent | None = None,
 ) -> RecordSet:
-    """The terms of every group from releases of the same records."""
+    """The terms of every group from releases of the same records, of which some may not be present."""
     stacked = one_schema(releases)
     schema = stacked[0].schema
     features = _features(stacked, column)
@@ -96,7 +100,9 @@ def record_set(
     parts = _components(stacked, features, len(alpha))
     rests = Rest.of_each([counts for counts, _ in parts], has_tails=has_tails)
     totals = Totals.known(size)
-    if prior is not None:
+    if present is not None:
+        totals = Totals(*_sizes_present([counts for counts, _ in parts], size), present, float(alpha.sum()))
+    elif prior is not None:
         totals = Totals(*possible_sizes(stacked, prior), prior, float(alpha.sum()))
     terms = []
     for g, ((counts, seen), rest) in enumerate(zip(parts, rests, strict=True)):
@@ -105,7 +111,17 @@ def record_set(
         is_pair = squared is not None and sorted(one.feature for one in seen) == [0, 1]
         is_few = is_pair and may_be_skewed(widest, float(law.noise_variance[squared[1]] if squared else np.inf))
         terms.append(SumsTerm(window, law, moments, two_values, squared if is_few else None))
-    return RecordSet(releases, totals, moments, tuple(terms), schema.is_change_one)
+    return RecordSet(releases, totals, moments, tuple(terms), schema.is_change_one, present)
+
+
+def _sizes_present(counts: Sequence[tuple[CountSeen, ...]], size: int) -> tuple[int, int]:
+    """How many records may be present at least and at most, by the noisy counts of all groups; of `size` in all."""
+    if not all(counts):
+        return 0, size
+    closest = [min(own, key=lambda one: one.sd) for own in counts]
+    total, far = sum(one.number for one in closest), FAR * float(np.hypot.reduce([one.sd for one in closest]))
+    low, high = max(0, math.floor(total - far)), min(size, math.ceil(total + far))
+    return (low, high) if low <= high else (0, size)  # counts beyond all bounds: whatever is possible is looked at
 
 
 def _features(releases: tuple[NoisyValue, ...], column: str) -> tuple[Feature, ...]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.grouped.present import PRESENT
 from noisewise.inference.degrees import Degrees
 from noisewise.joining import record_count, same_records
 from noisewise.likelihood.simulate import noisy_values
@@ -22,8 +23,9 @@ from noisewise.planning import Simulable
 from noisewise.populations.cleaned import sample_records as column_records
 from noisewise.populations.parameters import Array, Theta, rows_of
 from noisewise.release import NoisyValue
-from noisewise.schema import Schema
+from noisewise.schema import Schema, presence_name
 from noisewise.statistics.feature import Feature
+from noisewise.statistics.presence import left_out_of
 from noisewise.types import Floats, Ints
 
 if TYPE_CHECKING:
@@ -51,6 +53,9 @@ def sample_prior(rng: np.random.Generator, model: Grouped, count: int) -> dict[s
             found[line.name] = line.parameter(line.sample(rng, count * groups)).reshape(count, groups)
     if not model.is_by_holder:
         found[SHARE] = rng.dirichlet(model.alpha, count)
+    if PRESENT in model.free:
+        own = model.share_present
+        common[PRESENT] = rng.beta(own.a, own.b, count)
     return {**found, **common}
 
 
@@ -117,6 +122,12 @@ def sample_records(
             found[name] = level.astype(float)
     if model.column in wanted:
         found[model.column] = _column(rng, own, schema, theta, sizes, which)
+    left_out = left_out_of(wanted, schema)
+    if left_out:
+        known = own.share_present.known
+        share = np.asarray(theta[PRESENT], dtype=float) if known is None else np.full(len(shares), known)
+        is_present = (rng.random(which.shape) < share[:, None]).astype(float)
+        found |= {presence_name(name): is_present for name in left_out}
     return found
 
 
@@ -143,7 +154,7 @@ def degrees(model: Grouped, releases: tuple[NoisyValue, ...]) -> Degrees:
         for k in indices:
             features |= set(releases[k].statistic.by_group()[1])
         counts = sum(1 for feature in features if not feature.columns())
-        told += groups * len(features) - counts
-    unknowns = groups * len(model.lines) + groups - 1
+        told += groups * len(features) - (0 if PRESENT in model.free else counts)
+    unknowns = groups * len(model.lines) + groups - 1 + (PRESENT in model.free)
     advice = f"Release one more feature of {model.column} by {' and '.join(model.by)}, or of other records like these."
     return Degrees(told, told, unknowns, advice if told <= unknowns else "")

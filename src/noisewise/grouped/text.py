@@ -34,6 +34,8 @@ def grouped_from_nodes(nodes: Mapping[str, ast.expr]) -> Grouped:
         if len(priors) != len(pooled):
             raise InvalidSpec("grouped: spread lists one distribution for each pooled parameter.", where="grouped")
         plain["spread"] = dict(zip(pooled, priors, strict=True))
+    if "present" in nodes:
+        plain["present"] = read_value(nodes["present"])
     if "shares" in nodes:
         plain["shares"] = read_value(nodes["shares"])
     by = plain.pop("by", None)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from noisewise.grouped.few_normals import is_normal
+from noisewise.grouped.present import left_out_columns
 from noisewise.inference.fit import Sentences, group_bounds_sentences
 from noisewise.types import Floats
 
@@ -78,9 +79,16 @@ def sentences(observed: Observed, draws: Mapping[str, Floats], accepted: float) 
     warnings += [words for one in shown.values() for words in one.warnings]
     notes += [words for one in shown.values() for words in one.notes]
     for one in observed.sets:
-        if one.totals.prior is not None:
+        if one.present is not None:
+            columns = " and ".join(left_out_columns(one.releases))
+            share = "an unknown share" if one.present.share.known is None else f"{one.present.share.known:.4g}"
+            notes.append(
+                f"Missing values of {columns} were left out: they are taken as missing at random (those present are "
+                f"like the others, in all groups), with {share} present."
+            )
+        elif one.totals.prior is not None:
             notes.append(f"The number of records is private and unknown: its prior is {one.totals.prior}.")
-        elif not one.is_public:
+        if one.totals.prior in (None, one.present) and not one.is_public:
             notes.append("The number of records is as the analyst stated it.")
     return Sentences(tuple(warnings), tuple(notes))
 

@@ -28,7 +28,7 @@ from noisewise.inference.point_errors import error_of
 from noisewise.inference.tables import TextTable
 from noisewise.inference.told import interval_words, number_words
 from noisewise.inference.units import column_units
-from noisewise.printable import did_you_mean, shown
+from noisewise.printable import did_you_mean, printable, shown
 from noisewise.statistics.feature import Feature
 from noisewise.statistics.text import feature_from_text
 from noisewise.types import Floats
@@ -64,7 +64,7 @@ class Quantity:
     def __str__(self) -> str:
         of = f" of {self.column}" if self.column and self.column not in self.quantity else ""
         where = f" in {self.group}" if self.group else ""
-        return f"{self.quantity}{of}{where}: {self.words()}."
+        return printable(f"{self.quantity}{of}{where}: {self.words()}.")
 
     def words(self) -> str:
         """50.3 thousand EUR, 90 % interval 49.4 to 51.1; or why there is none."""

@@ -18,7 +18,7 @@ from noisewise.inference.answer_sources import AnswerSource, Drawn
 from noisewise.inference.answers import Quantity, summarised
 from noisewise.inference.intervals import checked_level
 from noisewise.inference.tables import TextTable
-from noisewise.printable import did_you_mean, shown
+from noisewise.printable import did_you_mean, printable, shown
 from noisewise.types import Floats
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Contrast:
         sign = "less" if self.kind == "difference" else "divided by"
         of = f" {self.told.column}" if self.told.column else ""
         larger = f"; {self.first} is larger with probability {chance}" if (chance := self._chance()) else ""
-        return f"{self.quantity}{of}, {self.first} {sign} {self.second}: {self.told.words()}{larger}."
+        return printable(f"{self.quantity}{of}, {self.first} {sign} {self.second}: {self.told.words()}{larger}.")
 
     def _chance(self) -> str:
         """The probability in words: that hardly a draw says otherwise is no certainty."""
@@ -209,7 +209,7 @@ def contrast(
         raise Unsupported(one.note or other.note or f"The {one.quantity} is not a number at some draws.")
     place = one.column if one.column == other.column else ""
     made = replace(one, values=_compared(one, other, kind, first, second), column=place, group="", note="")
-    made = made if kind == "difference" else replace(made, unit="")
+    made = made if kind == "difference" else replace(made, unit="", is_share=False)
     is_larger = None if posterior.is_point else float(np.mean(one.values > other.values))
     return Contrast(first, second, kind, summarised(posterior, made, share), is_larger)
 
@@ -291,6 +291,12 @@ def named_sources(posterior: Posterior, quantity: NamedOrFunction, column: str |
 
 def _drawn(source: AnswerSource, quantity: NamedOrFunction) -> Drawn:
     if not callable(quantity):
+        if not isinstance(quantity, str):
+            raise InvalidArgument(
+                f"quantity = {shown(quantity)}: name one, such as 'mean' or 'share above 100', or give a function of "
+                "a law.",
+                argument="quantity",
+            )
         return source.drawn(quantity)
     values = np.asarray(quantity(source), np.float64)
     if values.ndim != 1:

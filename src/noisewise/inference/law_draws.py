@@ -27,6 +27,7 @@ from noisewise.types import Floats, Theta
 __all__ = ["MEAN", "MEDIAN", "RECORDED", "SD", "LawDraws", "probability"]
 
 MEAN, SD, MEDIAN, RECORDED = "mean", "sd", "median", "mean as recorded"
+SHARE = "share"  # of all records, that are in the group
 QUANTILE, ABOVE, BELOW, OF = "quantile ", "share above ", "share below ", "share of "
 MOST_LEVELS = 60
 
@@ -63,6 +64,7 @@ class LawDraws:
     levels: tuple[str, ...] = ()  # of a column with levels
     recorded: Callable[[], tuple[Floats, str] | None] | None = None  # mean (K,) of cleaned records, and why it differs
     share: Callable[[Feature], Floats] | None = None  # P(condition) of a cleaned record, where releases say how
+    part: Floats | None = None  # the share of all records that are in the group, where that is unknown
     _kept: dict[str, Floats] = field(default_factory=dict)
 
     # ---- numbers, one for each draw ----
@@ -115,6 +117,16 @@ class LawDraws:
         at = np.array([float(self.levels.index(str(level)))])
         return self._each(np.exp(self.law.distribution.log_density(at, self.law.values(self.theta)))[:, 0])
 
+    def group_share(self) -> Floats:
+        """The share of all records that are in this group."""
+        if self.part is None:
+            raise InvalidArgument(
+                "There are no shares here: groups have one where a column makes them, as in Grouped('region', ...). "
+                "A level's share of its column is asked for as 'share of' and the level.",
+                argument="quantity",
+            )
+        return self._each(self.part)
+
     def __getitem__(self, name: str) -> Floats:
         """A parameter by its name."""
         values = self.law.values(self.theta)
@@ -154,6 +166,8 @@ class LawDraws:
         if quantity in simple:
             self._refuse_levels(quantity)
             return self._told(quantity, simple[quantity](), note=self._missing(quantity))
+        if quantity == SHARE:
+            return Drawn("share of records", self.group_share(), group=self.group, is_share=True)
         if quantity == RECORDED and (found := self._recorded()) is not None:
             return found
         for prefix, ask in ((QUANTILE, self.quantile), (ABOVE, self.share_above), (BELOW, self.share_below)):
@@ -162,7 +176,8 @@ class LawDraws:
                 return self._told(quantity, values, is_share=prefix != QUANTILE)
         if quantity.startswith(OF):
             return self._told(quantity, self.share_of(quantity.removeprefix(OF)), is_share=True)
-        known = (*self.quantities, *([] if self.levels else [f"{QUANTILE}0.9", f"{ABOVE}100", f"{BELOW}100"]))
+        known = [*self.quantities, *([] if self.levels else [f"{QUANTILE}0.9", f"{ABOVE}100", f"{BELOW}100"])]
+        known += [] if self.part is None else [SHARE]
         raise InvalidArgument(
             f"There is no quantity {shown(quantity)}{did_you_mean(quantity, known)} of {self.column or 'this column'}; "
             f"there are {', '.join(known[:12])}.",

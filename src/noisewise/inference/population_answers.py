@@ -80,8 +80,9 @@ def law_source(
     units: ColumnUnits,
     *,
     group: str = "",
+    part: Floats | None = None,
 ) -> LawDraws:
-    """The law of one column (in one group) at rows of the population's parameters."""
+    """The law of one column (in one group, with its share of the records) at rows of the population's parameters."""
     schema = next((release.schema for release in releases if column in release.schema.columns), None)
     law = population.marginal(column)
     return LawDraws(
@@ -94,6 +95,7 @@ def law_source(
         levels=_levels(law.distribution.name, column, schema, law.values(population.theta_of(column, theta))),
         recorded=None if schema is None else _recorded(population, column, theta, schema, group),
         share=None if schema is None else lambda condition: _chance(population, schema, condition, theta),
+        part=part,
     )
 
 

@@ -233,7 +233,7 @@ class Posterior:
         """One group's number less (or kind="ratio": divided by) another's; of columns where there are no groups.
 
         `quantity` is a name of `answers()`, such as "mean" or "share above 100", or a function of a group's law:
-        `posterior.contrast("mean", "north", "south")`.
+        `posterior.contrast("mean", "north", "south")`. "share" is the share of all records that are in a group.
         """
         from noisewise.inference.contrasts import contrast
 

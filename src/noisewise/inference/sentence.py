@@ -21,6 +21,7 @@ from noisewise.inference.told import interval_words, number_words
 from noisewise.joining import same_records, stated_sizes
 from noisewise.likelihood.size_prior import has_size_law
 from noisewise.measuring import ELSEWHERE
+from noisewise.printable import printable
 from noisewise.release import NoisyValue
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def sentence(posterior: Posterior, level: float = LEVEL) -> str:
     lines = [headline for source in sources for headline in source.headlines()]
     if not lines:
         return ""
-    clauses = [_clause(posterior, headline, level) for headline in lines[:MOST_CLAUSES]]
+    clauses = [printable(_clause(posterior, headline, level)) for headline in lines[:MOST_CLAUSES]]
     more = f"; {len(lines) - MOST_CLAUSES} more in posterior.answers()" if len(lines) > MOST_CLAUSES else ""
     text = "; ".join(clauses) + more + ending
     return text[0].upper() + text[1:]
@@ -118,10 +119,10 @@ def _by_group(posterior: Posterior, sources: Sequence[AnswerSource], level: floa
             f"{_hedge(posterior)}{top[1].subject} is told by group, and which is highest or lowest is not sure: "
             f"estimates go from {bottom[0]} ({_words(bottom[2], bottom[1])}) to {top[0]} ({_words(top[2], top[1])})"
         )
-    text = text[0].upper() + text[1:] + ending
+    text = printable(text[0].upper() + text[1:] + ending)  # a level may be named with a line end in it
     if len(known) > MOST_GROUPS:
         return text
-    return "\n".join([text, *(f"  {group}: {_words(one, headline)}" for group, headline, one in known)])
+    return "\n".join([text, *(printable(f"  {group}: {_words(one, headline)}") for group, headline, one in known)])
 
 
 def _share_of_first(told: Sequence[Quantity], sign: int) -> float:

@@ -53,7 +53,7 @@ def summary(posterior: Posterior) -> str:
     ]
     for name, text in facts:
         if text:
-            lines += textwrap.wrap(f"{name}: {text}", WIDTH, subsequent_indent="  ")
+            lines += textwrap.wrap(printable(f"{name}: {text}"), WIDTH, subsequent_indent="  ")
     return "\n".join(map(printable, lines))
 
 
@@ -105,6 +105,7 @@ def _unit(label: str, units: Mapping[str, str]) -> str:
 
 
 def _table(rows: list[tuple[str, ...]]) -> list[str]:
+    rows = [tuple(map(printable, row)) for row in rows]  # before they are measured: an escape is longer
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     return [
         "  ".join([f"{row[0]:<{widths[0]}}", *(f"{cell:>{w}}" for cell, w in zip(row[1:], widths[1:], strict=True))])

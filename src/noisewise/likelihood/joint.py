@@ -18,6 +18,7 @@ import numpy as np
 from noisewise.errors import Unsupported
 from noisewise.joining import Joined, joined_by_prior, listed_releases, one_schema
 from noisewise.laws import Form
+from noisewise.likelihood.answers_and_sums import AnswersAndSums
 from noisewise.likelihood.any_noise import AnyNoiseSum, is_any_noise
 from noisewise.likelihood.bank import RecordsBank
 from noisewise.likelihood.closed_sum import ClosedSum
@@ -205,10 +206,7 @@ def _group(releases: tuple[NoisyValue, ...], population: AnyPopulation, likeliho
         return _normal(releases, population, n)
     if any(statistic.is_local for statistic in statistics):
         if len(releases) > 1:
-            raise Unsupported(
-                "Local answers and another release of the same records have no joint law that can be computed; "
-                "release them from disjoint parts, or infer from one of them."
-            )
+            return _with_answers(releases, population, n)
         local = CellsModel.of if releases[0].is_categorical else None
         return local(releases, population, n=n) if local else LocalAnswers(releases[0], population, n=n)
     if any(release.law.form is Form.POINT for release in releases):
@@ -238,6 +236,20 @@ def _group(releases: tuple[NoisyValue, ...], population: AnyPopulation, likeliho
     if has_finite:
         raise Unsupported("An estimator's output joins only with releases of the same count of the same records.")
     return _additive(releases, population, n)
+
+
+def _with_answers(releases: tuple[NoisyValue, ...], population: AnyPopulation, n: int) -> AnswersAndSums:
+    """Local answers beside sums of the same records; beside anything else there is no law."""
+    for release in releases:
+        statistic = release.statistic
+        is_sum = statistic.sort in (Sort.SUMS, Sort.COUNT, Sort.TABLE) and release.law.form is Form.NUMBER
+        if not (statistic.is_local or is_sum):
+            raise Unsupported(
+                f"Local answers and {statistic!s:.80} of the same records have no joint law that can be computed; "
+                "beside sums, means, counts and tables with added noise they have one. Release them from disjoint "
+                "parts, or infer from one of them."
+            )
+    return AnswersAndSums(releases, population, n=n)
 
 
 def _additive(releases: tuple[NoisyValue, ...], population: AnyPopulation, n: int) -> Likelihood:

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike
 from noisewise.compilation import njit
 from noisewise.types import Floats
 
-__all__ = ["laplace_log_density", "log_density", "log_likelihood", "score"]
+__all__ = ["laplace_log_density", "laplace_sums", "log_density", "log_likelihood", "score"]
 
 MOST_CELLS = 4_000_000  # 32 MB of float64
 TINIEST = 1e-250
@@ -60,6 +60,15 @@ def laplace_log_density(y: Floats, *, nodes: Floats, log_weights: Floats, scale:
     for i in np.flatnonzero(found < TINIEST):
         result[i] = _log_sum(-np.abs(y[i] - nodes) / scale + log_weights - top)
     return np.asarray(result + top - math.log(2 * scale))
+
+
+def laplace_sums(y: Floats, *, nodes: Floats, weights: Floats, scale: float) -> Floats:
+    """sum_m w_mc e^{-|y_i - s_m|/b} for several columns c of weights (M, C), which may be negative: (n, C)."""
+    answers, order = np.argsort(y, kind="stable"), np.argsort(nodes, kind="stable")
+    found = np.empty((y.size, weights.shape[1]))
+    for c, column in enumerate(weights[order].T):
+        found[answers, c] = _sums_about(y[answers], nodes[order], np.ascontiguousarray(column), scale)
+    return found
 
 
 @njit(cache=True)

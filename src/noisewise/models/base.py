@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from noisewise.likelihood.size_prior import Sizes
     from noisewise.models.protocol import Laws, Model
     from noisewise.planning import Plan, Simulable
+    from noisewise.populations.presence import Told
     from noisewise.release import NoisyValue
     from noisewise.schema import Schema
 
@@ -193,6 +194,10 @@ class ModelBase:
             covariance=found.covariance,
             instead=self.methods.instead,
         )
+
+    def with_presence(self, told: Sequence[Told]) -> Self:
+        """The model with what it does not know of presence, where these plans or releases leave missing values out."""
+        return self
 
     # ---- simulation, checks, design ----
 

@@ -103,6 +103,12 @@ class _ReadsAbsent(Protocol):
     def reads_absent(self) -> bool: ...
 
 
+class _TellsPresence(Protocol):
+    """A model that has a share present among its unknowns, where values were left out."""
+
+    def with_presence(self, told: Sequence[Told]) -> object: ...
+
+
 def model_for(thing: object, told: object) -> Model:
     """The model of a population, with an unknown share present where plans or releases leave out missing values."""
     return model_of(population_for(thing, told))
@@ -124,7 +130,7 @@ def population_for(thing: object, told: object) -> object:
         return thing
     if not missing_members(thing, Model):
         refuse_absent(thing, read)
-        return thing
+        return cast(_TellsPresence, thing).with_presence(read) if offers(thing, "with_presence") else thing
     return thing if missing_members(thing, AnyPopulation) else with_presence(cast(AnyPopulation, thing), read)
 
 
