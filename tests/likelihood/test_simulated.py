@@ -43,7 +43,7 @@ CASES = {
     "mean": (nw.Mean(X), 1500, PURE, {}),
     "two sums": (nw.Mean(X, X**2), 1500, GAUSS, {}),
     "count": (nw.Count(X.between(50, 100)), 300, PURE, {}),
-    "table": (nw.Histogram("x", [35, 50, 65]), 300, PURE, {}),
+    "table": (nw.Histogram("x", [35, 50, 65]), 250, PURE, {}),
     "answers": (nw.Records(X), 300, nw.PureDP(8), {}),
     "cells": (nw.Records(X, cells=[40, 60]), 300, PURE, {"mechanism": "randomized-response"}),
 }
@@ -58,6 +58,7 @@ def test_the_error_of_the_log_likelihood_is_as_large_as_stated(case, rng):
     # Differences between two theta: constants, and the width that the bank adds to both, cancel.
     theta = {"mean": np.array([at - 1.0, at + 1.0])}
     exact = np.diff(joint_likelihood([release], NORMAL, likelihood="clt" if n > 1000 else "auto").log_likelihood(theta))
+    assert np.isfinite(exact).all()
     off, said = [], []
     for salt in range(1, 101):
         bank = nw.Simulator(normal(salt), mean=MEAN).sized(2**13)
@@ -162,7 +163,7 @@ def test_choose_ranks_plans_as_under_the_law():
     for plan in plans[:2]:
         at = {"mean": 50.0}
         one, other = (nw.information(plan, population, at=at).value for population in (SIMULATED, NORMAL))
-        assert one == pytest.approx(other, rel=0.1)
+        assert one == pytest.approx(other, rel=0.15)  # of one bank of 2^16 records: about .05
 
 
 @pytest.mark.parametrize("statistic", [nw.Median(X), nw.Records(X)], ids=str)

@@ -7,6 +7,7 @@ from scipy import stats
 import noisewise as nw
 from noisewise.errors import InvalidArgument, NoisewiseError, Unsupported
 from noisewise.populations.cleaned import cell_probabilities, row_moments, sample_records, sum_moments
+from noisewise.populations.text import population_from_text
 from noisewise.statistics.feature import as_feature
 
 X = nw.column("x")
@@ -100,21 +101,21 @@ def test_answers_about_one_column_are_those_of_its_law():
 
 KEPT = np.random.default_rng(0)
 FAULTS = {
-    "scalar": (lambda rng, theta, n: {"x": rng.normal()}, "records at once"),
-    "too many": (lambda rng, theta, n: {"x": rng.normal(size=n + 1)}, "records at once"),
-    "one size": (lambda rng, theta, n: {"x": rng.normal(size=2048)}, "records at once"),
-    "two axes": (lambda rng, theta, n: {"x": rng.normal(size=(n, 2))}, "records at once"),
-    "an array": (lambda rng, theta, n: rng.normal(size=n), "mapping"),
-    "nothing": (lambda rng, theta, n: {}, "mapping"),
-    "None": (lambda rng, theta, n: None, "mapping"),
-    "numbered": (lambda rng, theta, n: {0: rng.normal(size=n)}, "mapping"),
-    "words": (lambda rng, theta, n: {"x": rng.choice(["a", "b"], n)}, "by their index"),
-    "nan": (lambda rng, theta, n: {"x": np.log(rng.normal(size=n))}, "no finite numbers"),
-    "inf": (lambda rng, theta, n: {"x": np.full(n, np.inf)}, "no finite numbers"),
-    "ignores": (lambda rng, theta, n: {"x": np.arange(n) * theta["m"]}, "whatever rng is"),
-    "its own": (lambda rng, theta, n: {"x": KEPT.normal(size=n)}, "all randomness from rng"),
+    "scalar": (lambda rng, _theta, _n: {"x": rng.normal()}, "records at once"),
+    "too many": (lambda rng, _theta, n: {"x": rng.normal(size=n + 1)}, "records at once"),
+    "one size": (lambda rng, _theta, _n: {"x": rng.normal(size=2048)}, "records at once"),
+    "two axes": (lambda rng, _theta, n: {"x": rng.normal(size=(n, 2))}, "records at once"),
+    "an array": (lambda rng, _theta, n: rng.normal(size=n), "mapping"),
+    "nothing": (lambda _rng, _theta, _n: {}, "mapping"),
+    "None": (lambda _rng, _theta, _n: None, "mapping"),
+    "numbered": (lambda rng, _theta, n: {0: rng.normal(size=n)}, "mapping"),
+    "words": (lambda rng, _theta, n: {"x": rng.choice(["a", "b"], n)}, "by their index"),
+    "nan": (lambda rng, _theta, n: {"x": np.log(rng.normal(size=n))}, "no finite numbers"),
+    "inf": (lambda _rng, _theta, n: {"x": np.full(n, np.inf)}, "no finite numbers"),
+    "ignores": (lambda _rng, theta, n: {"x": np.arange(n) * theta["m"]}, "whatever rng is"),
+    "its own": (lambda _rng, _theta, n: {"x": KEPT.normal(size=n)}, "all randomness from rng"),
     "raises": (lambda rng, theta, n: {"x": rng.normal(theta["mean"], 1, n)}, "KeyError"),
-    "columns": (lambda rng, theta, n: {"x" if n > 100 else "y": rng.normal(size=n)}, "other columns"),
+    "columns": (lambda rng, _theta, n: {"x" if n > 100 else "y": rng.normal(size=n)}, "other columns"),
     "arguments": (lambda rng, n: {"x": rng.normal(size=n)}, "TypeError"),
 }
 
@@ -162,7 +163,7 @@ def test_a_flat_prior_and_a_function_that_fails_later_are_told():
 
 
 def test_levels_are_drawn_by_their_index():
-    wrong = nw.Simulator(lambda rng, theta, n: {"s": rng.integers(0, 3, n)}, m=MEAN)
+    wrong = nw.Simulator(lambda rng, _theta, n: {"s": rng.integers(0, 3, n)}, m=MEAN)
     with pytest.raises(Unsupported, match="index of the level"):
         cell_probabilities(wrong, CLAMP, nw.Marginals(["s"]), {"m": np.array([50.0])})
 
@@ -178,11 +179,9 @@ def test_probabilities_of_a_dirichlet_prior_reach_the_function_as_an_array():
     assert found == pytest.approx(p, abs=6 / np.sqrt(SIZE))
 
 
-def test_it_prints_as_it_was_written_and_no_text_holds_it(tmp_path):
+def test_it_prints_as_it_was_written_and_no_text_holds_it():
     assert repr(nw.Simulator(draw, mean=MEAN, sd=3)) == "Simulator(draw, mean=stats.norm(50, 20), sd=3)"
     with pytest.raises(NoisewiseError, match="population"):
-        from noisewise.populations.text import population_from_text
-
         population_from_text("simulator(draw, mean=norm(0, 1))")
 
 

@@ -192,8 +192,8 @@ def population_engine(
         raise Unsupported("likelihood='clt' needs sums, means, counts or tables; use likelihood='auto'.")
     if unlisted_records(population) and not is_sum and law.form is not Form.CELL:
         raise Unsupported(
-            f"How much {statistic!s:.80} would tell of a population that is known by its draws alone cannot be said: of "
-            "a Simulator the information of sums, means, counts, tables and answers in cells is known."
+            f"How much {statistic!s:.80} would tell of a population that is known by its draws alone cannot be said: "
+            "of a Simulator the information of sums, means, counts, tables and answers in cells is known."
         )
     is_clt = is_sum and (likelihood == "clt" or not _is_exact(made, population, size))
     if method == "monte-carlo":

@@ -266,7 +266,9 @@ def bank_sentences(groups: Sequence[GroupLaw], theta: Theta) -> Sentences:
     """What the Monte Carlo error of a simulated likelihood does to the answer; a warning where that is not small."""
     effect = bank_effect(groups, theta)
     if effect is None:
-        return Sentences()
+        is_simulated = any(group.settled is not None for group in groups)
+        note = "The likelihood is simulated, and its noise sampled with the unknowns: its error could not be stated."
+        return Sentences((note,)) if is_simulated else Sentences()
     sentence = (
         f"The likelihood is simulated: its Monte Carlo error of about {effect.error:.1g} moves the posterior mean of "
         f"{effect.unknown} by about {effect.shift:.1g} of its sd"

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
@@ -72,6 +72,7 @@ TRIED, FEW, MANY = 2048, 7, 2**15  # records with which a function is tried
 TRIED_ROWS = 4
 MOST_KEPT = 20_000  # parameters whose averages are remembered
 MOST_REDRAWS = 1000
+STEP = 0.05  # of the spread of a prior: over so much a slope is taken
 NEAR = 0.0, 0.01  # two places, as shares of the way from one theta to another
 JUMP, JUMPING = 0.1, 1e-3  # of the range of records, and the share of them that may jump so far
 SIMPLEX = Support(0.0, 1.0, size=0)
@@ -137,6 +138,7 @@ class Simulator:
     given: tuple[tuple[str, object], ...]
     size: int | None  # records of the bank; None where the releases are to say it
     left_out: int | None  # a batch that is not counted
+    _steps: Mapping[str, float]
     _kept: OrderedDict[tuple[object, ...], _Averages]  # by size, question and theta; shared by copies
 
     def __init__(self, draw: Draw, /, **parameters: object) -> None:
@@ -153,6 +155,7 @@ class Simulator:
         for name, value in (("columns", ()), ("size", None), ("left_out", None), ("whole", frozenset())):
             object.__setattr__(self, name, value)
         object.__setattr__(self, "_kept", OrderedDict())
+        object.__setattr__(self, "_steps", _steps(self.parameters))
         tried = _tried(self)
         object.__setattr__(self, "columns", tuple(tried))
         whole = {name for name, x in tried.items() if np.all(x == np.floor(x))}
@@ -172,8 +175,11 @@ class Simulator:
 
     @property
     def supports(self) -> Mapping[str, Support]:
-        """Where each unknown parameter lives, by its prior."""
-        return self.parameters.supports
+        """Where each unknown parameter lives, by its prior, and over what distance a slope in it can be taken.
+
+        Shares of cells move in jumps of 1/B, so that a slope over too small a step is the jump of a single record.
+        """
+        return {name: replace(one, step=self._steps.get(name, 0.0)) for name, one in self.parameters.supports.items()}
 
     def log_prior(self, theta: Theta) -> Array:
         return self.parameters.log_prior(theta)
@@ -583,6 +589,12 @@ def _drawn(draw: Draw, rng: np.random.Generator, point: Point, n: int) -> dict[s
             )
         found[name] = x.astype(np.float64)
     return found
+
+
+def _steps(parameters: Parameters) -> dict[str, float]:
+    """A twentieth of the prior's spread (its central 68 %, halved) for each unknown that is a number."""
+    priors = {name: prior for name in parameters.free if (prior := parameters.prior_of(name)) is not None}
+    return {name: STEP * float(prior.ppf(0.84) - prior.ppf(0.16)) / 2 for name, prior in priors.items()}
 
 
 def _where(point: Point) -> str:
