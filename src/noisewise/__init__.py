@@ -67,6 +67,7 @@ if TYPE_CHECKING:
         Population,
         Uniform,
     )
+    from noisewise.populations.simulator import Simulator
     from noisewise.privacy.guarantee import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP
     from noisewise.query import Answer, Query
     from noisewise.regression.estimator import (
@@ -170,6 +171,7 @@ __all__ = [
     "Release",
     "Respondent",
     "Schema",
+    "Simulator",
     "SmallestEigenvalue",
     "Sum",
     "Survey",

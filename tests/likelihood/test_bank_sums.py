@@ -66,7 +66,7 @@ def test_wide_noise_is_content_with_a_small_bank_and_narrow_noise_is_not() -> No
         release = release_of(nw.Sum(X, X**2), schema_of(10), nw.PureDP(epsilon), [9.0, 20.0])
         bank = RecordsBank.of((release,), BOTH, n=10)
         sizes[epsilon] = bank.size
-        assert bank._typical_error <= 2e-3 or bank.size == 8192
+        assert bank.typical_error <= 2e-3 or bank.size == 8192
     assert sizes["0.01"] == 1024
     assert sizes["10"] == 8192
 

@@ -37,6 +37,7 @@ from noisewise.joining import record_count
 from noisewise.laws import Form
 from noisewise.likelihood.exact_sum import ExactSum
 from noisewise.likelihood.model import check_likelihood
+from noisewise.likelihood.record_points import unlisted_records
 from noisewise.models.protocol import Model, model_of, population_for
 from noisewise.planning import Plan
 from noisewise.populations.parameters import Array, Theta
@@ -189,6 +190,11 @@ def population_engine(
     is_sum = not isinstance(statistic, Records | OrderStatistic) and law.form is not Form.ACTION
     if likelihood == "clt" and not is_sum:
         raise Unsupported("likelihood='clt' needs sums, means, counts or tables; use likelihood='auto'.")
+    if unlisted_records(population) and not is_sum and law.form is not Form.CELL:
+        raise Unsupported(
+            f"How much {statistic!s:.80} would tell of a population that is known by its draws alone cannot be said: "
+            "of a Simulator the information of sums, means, counts, tables and answers in cells is known."
+        )
     is_clt = is_sum and (likelihood == "clt" or not _is_exact(made, population, size))
     if method == "monte-carlo":
         return MonteCarloInformation(made, population, n=size, is_clt=is_clt, seed=seed, draws=draws)
@@ -209,6 +215,8 @@ def _is_exact(plan: Plan, population: AnyPopulation, n: int) -> bool:
         return True
     if isinstance(plan.statistic, Histogram | Marginals):
         return CellInformation.is_affordable(plan, n=n)
+    if unlisted_records(population):
+        return False
     return ExactSum.refusal(blank_release(plan), population, n=n) is None
 
 

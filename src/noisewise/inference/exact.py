@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from scipy.special import logsumexp
@@ -332,13 +333,19 @@ def fitted(
     progress: Progress | None,
     *,
     has_share: bool = False,
+    near: ExactTarget | None = None,
 ) -> Exact | None:
     """An independence sampler with proposals of a fitted t law; None where it does not fit.
 
+    `near` is a target like this one that costs far less, to which the t law is fitted.
     Of three parameters, the last of which is a share present (`has_share`), a plane beside it is tried first.
     """
-    ways = {"on a plane beside a share present": sample_beside_a_share} if has_share and target.size == 3 else {}
-    for words, way in {**ways, f"on a t law fitted to {target.size} parameters": fitted_sample}.items():
+    ways = dict[str, Callable[..., PlaneDraws | None]]()
+    if has_share and target.size == 3:
+        ways["on a plane beside a share present"] = sample_beside_a_share
+    what = "one parameter" if target.size == 1 else f"{target.size} parameters"
+    ways[f"on a t law fitted to {what}"] = partial(fitted_sample, near=None if near is None else Density(near))
+    for words, way in ways.items():
         density = Density(target)
         drawn = way(rng, density, chains=chains, draws=draws, progress=progress)
         if drawn is None:

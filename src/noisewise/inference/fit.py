@@ -33,7 +33,7 @@ support (or its odds) is no longer of first order, and is called too far to say.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,6 +43,8 @@ from noisewise.inference.degrees import degrees
 from noisewise.inference.transform import Transform
 from noisewise.joining import joined_by_prior, stated_sizes
 from noisewise.likelihood.joint import joint_likelihood
+from noisewise.likelihood.model import GroupLaw
+from noisewise.likelihood.simulated import bank_effect
 from noisewise.likelihood.stated_n import Partial, all_are_counted, contradictions, noisy_totals, partial_counts
 from noisewise.populations.cleaned import row_moments
 from noisewise.populations.parameters import Theta
@@ -54,6 +56,7 @@ from noisewise.types import Floats
 
 __all__ = [
     "Sentences",
+    "bank_sentences",
     "bounds_sentences",
     "group_bounds_sentences",
     "level_sentences",
@@ -72,6 +75,7 @@ FARTHEST = float(np.log(2))  # a longer step on a logarithmic line is no longer 
 MOST_SUMS = 60
 MOST_NAMED = 3
 HARDLY = 0.1  # of a posterior sd
+VISIBLE_SHIFT = 0.3  # sds by which a bank may move an answer before it is warned of
 FAR = 5.0  # sds of noise, records and posterior: beyond, a released sum contradicts the fitted population
 
 
@@ -253,6 +257,25 @@ def level_sentences(releases: tuple[NoisyValue, ...], population: AnyPopulation)
             name = "p" if "p" in population.free else f"{column}.p"
             found[f"{name} is the share of {second!r}, the second level of {column}."] = None
     return tuple(found)
+
+
+# ---- a bank of simulated records ----
+
+
+def bank_sentences(groups: Sequence[GroupLaw], theta: Theta) -> Sentences:
+    """What the Monte Carlo error of a simulated likelihood does to the answer; a warning where that is not small."""
+    effect = bank_effect(groups, theta)
+    if effect is None:
+        is_simulated = any(group.settled is not None for group in groups)
+        note = "The likelihood is simulated, and its noise sampled with the unknowns: its error could not be stated."
+        return Sentences((note,)) if is_simulated else Sentences()
+    sentence = (
+        f"The likelihood is simulated: its Monte Carlo error of about {effect.error:.1g} moves the posterior mean of "
+        f"{effect.unknown} by about {effect.shift:.1g} of its sd"
+    )
+    if effect.shift <= VISIBLE_SHIFT:
+        return Sentences((), (f"{sentence}.",))
+    return Sentences((f"{sentence}. A larger bank would say more: infer with population.sized(2**22), for instance.",))
 
 
 # ---- released sums ----

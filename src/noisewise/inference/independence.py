@@ -58,10 +58,16 @@ class _Fit(NamedTuple):
 
 
 def fitted_sample(
-    rng: np.random.Generator, density: Density, *, chains: int, draws: int, progress: Progress | None = None
+    rng: np.random.Generator,
+    density: Density,
+    *,
+    chains: int,
+    draws: int,
+    progress: Progress | None = None,
+    near: Density | None = None,
 ) -> PlaneDraws | None:
-    """Draws by proposals of a fitted t law; None where none could be fitted."""
-    fit = _fitted(rng, density)
+    """Draws by proposals of a t law fitted to the density, or to one near it; None where none could be fitted."""
+    fit = _fitted(rng, density if near is None else near)
     if fit is None:
         return None
     positions = fit.draw(rng, chains * (draws + BURN))

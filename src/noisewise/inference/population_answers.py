@@ -16,6 +16,7 @@ from noisewise.errors import InvalidArgument, NoisewiseError
 from noisewise.inference.answer_sources import AnswerSource, Asked, Drawn, Headline
 from noisewise.inference.law_draws import LawDraws
 from noisewise.inference.units import ColumnUnits, column_units
+from noisewise.likelihood.record_points import unlisted_records
 from noisewise.populations.cleaned import row_moments
 from noisewise.populations.moments import scipy_moments_are_closed, scipy_quantiles_are_closed
 from noisewise.populations.parameters import rows_of
@@ -28,6 +29,7 @@ from noisewise.types import Floats, Theta
 __all__ = ["law_source", "parameter_units", "population_sources"]
 
 TOLD = 0.01  # share beyond the bounds from which the mean of records as they were summed is told beside the law's own
+SOME_ROWS = 200  # draws at which a bank of simulated records is asked
 FEW_ROWS = 24  # draws at which a law is asked whose moments are integrated one by one
 
 
@@ -36,8 +38,10 @@ def population_sources(
 ) -> tuple[AnswerSource, ...]:
     """One source for each column, and one for conditions on several."""
     units, columns = column_units(releases), _columns(population, releases)
-    if any(_is_slow(population, column) for column in columns):
-        chosen = np.unique(np.linspace(0, rows_of(theta) - 1, min(FEW_ROWS, rows_of(theta))).round().astype(int))
+    is_simulated = bool(unlisted_records(population))
+    if is_simulated or any(_is_slow(population, column) for column in columns):
+        most = SOME_ROWS if is_simulated else FEW_ROWS
+        chosen = np.unique(np.linspace(0, rows_of(theta) - 1, min(most, rows_of(theta))).round().astype(int))
         theta = {name: np.asarray(value)[chosen] for name, value in theta.items()}
     sources: list[AnswerSource] = [law_source(population, column, theta, releases, units) for column in columns]
     if len(columns) > 1 and releases:

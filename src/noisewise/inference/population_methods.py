@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from noisewise.inference.mixed import MixedTarget
     from noisewise.likelihood.conjugate import BetaPosterior, DirichletPosterior, MergedPosterior
 
+DEAR = 1e-3  # the roughness of a likelihood from which a quadrature would chase every jump of it
 MOST_FITTED = 12  # parameters of which one t law may be the proposal; beyond, too few of its draws are accepted
 
 __all__ = ["METHODS", "PopulationMethod", "PopulationProblem", "register_method"]
@@ -206,9 +207,18 @@ def _exact_factor(problem: PopulationProblem, settings: Settings) -> Found:
     merging = Merging.of(problem.releases, problem.population)
     target, near = (problem.target, problem.quick) if merging is None else problem.merged(merging)
     found = None
-    if 2 < target.size <= MOST_FITTED:
+    is_dear = likelihood.roughness >= DEAR
+    if (is_dear or target.size > 2) and target.size <= MOST_FITTED:
         has_share = any(map(is_presence, problem.population.columns))
-        found = fitted(settings.rng, target, settings.chains, settings.draws, settings.report, has_share=has_share)
+        found = fitted(
+            settings.rng,
+            target,
+            settings.chains,
+            settings.draws,
+            settings.report,
+            has_share=has_share,
+            near=near if is_dear else None,
+        )
     found = found or exact(
         settings.rng,
         target,

@@ -25,9 +25,10 @@ from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import integer
 from noisewise.joining import one_schema
 from noisewise.laws import Form, SmoothLaw, action_law, additive_law, smooth_law
+from noisewise.likelihood.bank_law import BankLaw
 from noisewise.likelihood.bank_sums import PolynomialSums
-from noisewise.likelihood.model import GroupLaw, Parameters, numerical_score, scalar_supports
-from noisewise.likelihood.scrambles import N_SCRAMBLES, log_error, log_mean, net, typical_error
+from noisewise.likelihood.model import Parameters
+from noisewise.likelihood.scrambles import N_SCRAMBLES, log_mean, net
 from noisewise.likelihood.smooth_scale import of_sorted
 from noisewise.populations.cleaned import attach, records_from_base, single_rows
 from noisewise.populations.parameters import Array, Theta, rows_of
@@ -47,7 +48,7 @@ ENOUGH = 2e-3  # error of log p at which a larger bank would tell nothing more
 
 
 @dataclass(frozen=True)
-class RecordsBank(GroupLaw):
+class RecordsBank(BankLaw):
     """The joint likelihood of releases of the same n records, by B data sets of base draws."""
 
     releases: tuple[NoisyValue, ...]
@@ -55,6 +56,7 @@ class RecordsBank(GroupLaw):
     n: int
     base: Mapping[str, Array]  # by column (B, n), uniform; blocks of B/8 were scrambled independently
     seed: int
+    tried: Theta | None = None
 
     @classmethod
     def of(
@@ -86,7 +88,7 @@ class RecordsBank(GroupLaw):
         for tried in _sizes(FEWEST, largest) if size is None else (largest,):
             base = _draw_base(np.random.default_rng(seed), columns, count, tried)
             bank = cls(given, population, count, base, seed)
-            if tried == largest or bank._typical_error <= ENOUGH:
+            if tried == largest or bank.typical_error <= ENOUGH:
                 break
         return bank
 
@@ -104,27 +106,12 @@ class RecordsBank(GroupLaw):
         laws = attach(self.population, self.releases[0].schema, tuple(self.base)).values()
         return 5e-4 if any(law.is_discrete for law in laws) else 1e-4
 
-    @property
-    def cautions(self) -> tuple[str, ...]:
-        return ()
-
-    @property
-    def is_exact(self) -> bool:
-        return True
-
     @cached_property
     def because(self) -> str:
         return (
-            f"exact joint law by a bank of {self.size} data sets of base draws (Monte Carlo error of the "
-            f"log-likelihood about {self._typical_error:.1g}): the releases share their {self.n} records"
+            f"exact joint law by a bank of {self.size} data sets of base draws "
+            f"({self.error_words}): the releases share their {self.n} records"
         )
-
-    def log_likelihood(self, theta: Theta) -> Array:
-        return log_mean(self._scramble_logs(theta))
-
-    def error(self, theta: Theta) -> Array:
-        """The Monte Carlo standard error of log p(y | theta), (K,)."""
-        return log_error(self._scramble_logs(theta))
 
     @cached_property
     def quick(self) -> RecordsBank | None:
@@ -135,11 +122,7 @@ class RecordsBank(GroupLaw):
 
     def is_affordable(self) -> bool:
         """True where the Monte Carlo error is negligible wherever the posterior has its mass."""
-        return self._typical_error <= NEGLIGIBLE_ERROR
-
-    def score(self, theta: Theta) -> dict[str, Array]:
-        """By differences at common base draws."""
-        return numerical_score(self.log_likelihood, theta, scalar_supports(self.population))
+        return self.typical_error <= NEGLIGIBLE_ERROR
 
     def draw_statistic(self, rng: np.random.Generator, theta: Theta) -> Array:
         """The statistics given y and theta: those of a data set picked in proportion to the noise density there."""
@@ -154,10 +137,6 @@ class RecordsBank(GroupLaw):
 
     def latent(self, parameters: Parameters) -> BankRecords:
         return BankRecords(self, parameters)
-
-    @cached_property
-    def _typical_error(self) -> float:
-        return typical_error(self._scramble_logs, self.population, self.seed).error
 
     @cached_property
     def _sums(self) -> PolynomialSums | None:

@@ -1,8 +1,8 @@
 """Derivatives in a parameter where no closed form is at hand: a central difference of fourth order.
 
     f'(t) = (8 (f(t+h) - f(t-h)) - (f(t+2h) - f(t-2h))) / 12h + O(h^4)
-with h small beside the parameter and its room inside its support. Functions of theta are vectorised, so all four
-points of all rows are one call.
+with h small beside the parameter and its room inside its support, and not smaller than the support says. Functions of
+theta are vectorised, so all four points of all rows are one call.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def central_difference(function: Callable[[Theta], Array], theta: Theta, name: s
     value = np.asarray(theta[name], dtype=float)
     rows = len(value)
     room = np.minimum(value - support.low, support.high - value)
-    h = np.minimum(RELATIVE_STEP * np.maximum(np.abs(value), RELATIVE_STEP), room / 4)
+    h = np.minimum(np.maximum(RELATIVE_STEP * np.maximum(np.abs(value), RELATIVE_STEP), support.step), room / 4)
     moved = {other: np.concatenate([np.asarray(column)] * len(POINTS)) for other, column in theta.items()}
     moved[name] = np.concatenate([value + k * h for k in POINTS])
     at = np.asarray(function(moved)).reshape(len(POINTS), rows, -1)

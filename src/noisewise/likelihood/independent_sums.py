@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from noisewise.populations.population import AnyPopulation
 from noisewise.schema import Bounded, Schema
 from noisewise.statistics.feature import Feature
 
-__all__ = ["IndependentSums"]
+__all__ = ["IndependentSums", "possible_records"]
 
 GRID = 129
 MOST_WHOLE = 1025  # whole numbers that are all looked at
@@ -50,7 +51,7 @@ class IndependentSums:
         d = len(row)
         if d > MOST_FEATURES:
             return cls(tuple(range(d)), np.zeros(d), np.eye(d))
-        records = possible_records(row, schema, population)
+        records = possible_records(population, row, schema)
         size = len(next(iter(records.values())))
         values = np.stack([np.broadcast_to(np.asarray(f.value(records, schema), float), (size,)) for f in row], axis=1)
         return cls.of_values(values)
@@ -108,7 +109,8 @@ class IndependentSums:
         return np.asarray(n * self.constant + sums @ self.loading.T)
 
 
-def possible_records(row: Sequence[Feature], schema: Schema, population: AnyPopulation) -> dict[str, Array]:
+@singledispatch
+def possible_records(population: AnyPopulation, row: Sequence[Feature], schema: Schema) -> dict[str, Array]:
     """Places that a cleaned record can take, by column (P,), dense enough to tell any two features apart."""
     names = sorted(frozenset().union(*(feature.columns() for feature in row)))
     used = attach(population, schema, names)

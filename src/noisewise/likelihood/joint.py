@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import Any, cast
 
 import numpy as np
@@ -34,11 +35,14 @@ from noisewise.likelihood.normal_rows import cautions_at
 from noisewise.likelihood.normal_sum import NormalSum
 from noisewise.likelihood.order_bank import OrderBank
 from noisewise.likelihood.quantile_bank import QuantileBank
+from noisewise.likelihood.record_points import unlisted_records
+from noisewise.likelihood.simulated import simulated_law
 from noisewise.likelihood.tilted_sum import TiltedSum
 from noisewise.likelihood.unknown_size import GroupLikelihood, UnknownSize
 from noisewise.likelihood.whole_tables import WholeTables
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import AnyPopulation, Joint
+from noisewise.populations.simulator import Simulator
 from noisewise.release import NoisyValue
 from noisewise.statistics import Histogram, Marginals, Moments, SmallestEigenvalue, Sort
 from noisewise.statistics.tables import refuse_tied
@@ -179,7 +183,12 @@ def _law(together: Joined, index: int, population: AnyPopulation, likelihood: st
     releases = one_schema(together.members(group))
     prior = together.prior(group)
     if prior is None:
-        return _group(releases, population, likelihood, together.size(group))
+        return group_law(population, releases, likelihood, together.size(group))
+    if unlisted_records(population):
+        raise Unsupported(
+            "A prior on n needs laws of the columns, and a Simulator is known by its draws alone: state n=, or "
+            "describe the columns by laws."
+        )
     return UnknownSize(
         releases, population, prior, lambda some, n: cast(GroupLikelihood, _group(some, population, likelihood, n))
     )
@@ -195,8 +204,19 @@ def checked_releases(releases: object) -> tuple[NoisyValue, ...]:
     return given
 
 
-def _group(releases: tuple[NoisyValue, ...], population: AnyPopulation, likelihood: str, n: int) -> Likelihood:
+@singledispatch
+def group_law(population: AnyPopulation, releases: tuple[NoisyValue, ...], likelihood: str, n: int) -> Likelihood:
     """The law of releases of the same records."""
+    return _group(releases, population, likelihood, n)
+
+
+@group_law.register
+def _(population: Simulator, releases: tuple[NoisyValue, ...], likelihood: str, n: int) -> Likelihood:
+    return simulated_law(releases, population, likelihood=likelihood, n=n)
+
+
+def _group(releases: tuple[NoisyValue, ...], population: AnyPopulation, likelihood: str, n: int) -> Likelihood:
+    """The same for a population that is described by laws of its columns."""
     statistics = [release.statistic for release in releases]
     is_additive = all(statistic.sort in (Sort.SUMS, Sort.COUNT, Sort.TABLE) for statistic in statistics)
     has_finite = any(release.law.form is Form.ACTION for release in releases)

@@ -118,6 +118,16 @@ class GroupLaw:
         """What lies between theta and the release, for kernels that keep it as a variable; None if there is no form."""
         return None
 
+    def left_out_logs(self, theta: Theta) -> Array | None:
+        """log p without each of the batches of a bank that it rests on, (K, batches); None where it rests on none."""
+        del theta
+        return None
+
+    @property
+    def settled(self) -> Any:
+        """The population as this law took it, where it settled something of it (how large a bank is); else None."""
+        return None
+
     def conjugate(self) -> BetaPosterior | DirichletPosterior | MergedPosterior | None:
         """The posterior as a mixture over confidential counts, where the prior is conjugate; else None."""
         return None

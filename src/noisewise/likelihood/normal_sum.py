@@ -30,7 +30,7 @@ from noisewise.likelihood.differences import central_difference
 from noisewise.likelihood.independent_sums import IndependentSums
 from noisewise.likelihood.model import GroupLaw, Parameters, numerical_score, scalar_supports
 from noisewise.likelihood.normal_rows import SeenRows
-from noisewise.populations.cleaned import row_moments
+from noisewise.populations.cleaned import sum_moments
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import AnyPopulation, Joint
 from noisewise.release import NoisyValue
@@ -171,11 +171,10 @@ class NormalSum(GroupLaw):
     def moments(self, theta: Theta) -> tuple[Array, Array]:
         """The mean (K, d) and covariance (K, d, d) of the sums."""
         try:
-            mean, covariance = row_moments(self.population, self.releases[0].schema, self.row, theta)
+            return sum_moments(self.population, self.releases[0].schema, self.row, theta, self.n)
         except InvalidArgument:  # no theta of this batch can have left a record inside the bounds
             rows, d = len(next(iter(theta.values()))), len(self.row)
-            mean, covariance = np.full((rows, d), np.nan), np.full((rows, d, d), np.nan)
-        return self.n * mean, self.n * covariance
+            return np.full((rows, d), np.nan), np.full((rows, d, d), np.nan)
 
     def integrated(self) -> NormalSum | IntegratedNoise | None:
         """The same with the mixing variances integrated out, itself without any; None where the error is felt."""

@@ -20,7 +20,7 @@ the same likelihood within that error, and the same seed the same numbers.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
@@ -30,10 +30,11 @@ from scipy.special import betaln, polygamma
 from noisewise.compilation import njit
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.laws import Form, SmoothLaw, SmoothShape, smooth_law, smooth_shape
+from noisewise.likelihood.bank_law import BankLaw
 from noisewise.likelihood.feature_quantile import FeatureQuantile, Table, inverse, read
-from noisewise.likelihood.model import GroupLaw, Parameters, numerical_score, scalar_supports
+from noisewise.likelihood.model import Parameters
 from noisewise.likelihood.order_draws import SHARES, WIDTH_OF_WIDE, Bank, Window, draw_bank, window_of
-from noisewise.likelihood.scrambles import N_SCRAMBLES, log_error, log_mean, log_sum, typical_error, weighted_error
+from noisewise.likelihood.scrambles import N_SCRAMBLES, log_mean, log_sum
 from noisewise.likelihood.smooth_scale import Side, discounted_gap, of_sorted, steep
 from noisewise.populations.cleaned import records_from_base, single_rows
 from noisewise.populations.parameters import Array, Theta, rows_of
@@ -46,7 +47,6 @@ from noisewise.types import Bools, Floats
 __all__ = ["N_SCRAMBLES", "OrderBank", "OrderRecords"]
 
 FEWEST_PER_SHARE, MOST_PER_SHARE = 4, 32
-AIM = 0.006  # error of the log-likelihood up to which a bank is large enough
 MOST_KNOTS = 128  # parameters at which the statistic is drawn
 N_SKETCHED = 16
 FURTHEST_NEAR = 60.0
@@ -61,7 +61,7 @@ class Points(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OrderBank(GroupLaw):
+class OrderBank(BankLaw):
     """The likelihood of one noisy median, maximum, minimum or quantile."""
 
     release: NoisyValue
@@ -76,17 +76,17 @@ class OrderBank(GroupLaw):
     window: Window
     sketch: Window
     seed: int
-    tried: Theta | None = None  # parameters that explain the release well, where the error was measured
+    tried: Theta | None = None
 
     @classmethod
     def of(cls, release: NoisyValue, population: AnyPopulation, *, seed: int = 0, size: int | None = None) -> OrderBank:
         """`size` is the number of base draws; by default 288 to 2304, so that the error is about half a percent."""
         if size is None:
-            pilot = cls._of(release, population, seed, FEWEST_PER_SHARE)
-            error, tried = typical_error(pilot._scramble_logs, population, seed)
-            per_share = _enough(error)
-            chosen = pilot if per_share == FEWEST_PER_SHARE else cls._of(release, population, seed, per_share)
-            return replace(chosen, tried=tried or None)
+            return cls.grown(
+                lambda per_share: cls._of(release, population, seed, per_share),
+                fewest=FEWEST_PER_SHARE,
+                most=MOST_PER_SHARE,
+            )
         return cls._of(release, population, seed, _per_share(size))
 
     @classmethod
@@ -117,41 +117,12 @@ class OrderBank(GroupLaw):
     def releases(self) -> tuple[NoisyValue, ...]:
         return (self.release,)
 
-    @property
-    def roughness(self) -> float:
-        """How finely the likelihood is worth integrating: well below its own Monte Carlo error."""
-        return 1e-4
-
-    @property
-    def cautions(self) -> tuple[str, ...]:
-        return ()
-
-    @property
-    def is_exact(self) -> bool:
-        return True
-
     @cached_property
     def because(self) -> str:
-        size = len(self.bank.own)
-        if self.tried is None:
-            error = typical_error(self._scramble_logs, self.population, self.seed).error
-        else:
-            error = weighted_error(self._scramble_logs(self.tried))
         return (
-            f"exact law by a bank of {size} base draws (Monte Carlo error of the log-likelihood about {error:.1g}): "
+            f"exact law by a bank of {len(self.bank.own)} base draws ({self.error_words}): "
             "the scale of the noise depends on the records, so no closed form exists"
         )
-
-    def log_likelihood(self, theta: Theta) -> Array:
-        return log_mean(self._scramble_logs(theta))
-
-    def error(self, theta: Theta) -> Array:
-        """The Monte Carlo standard error of log p(y | theta), (K,), from the scrambles of the base draws."""
-        return log_error(self._scramble_logs(theta))
-
-    def score(self, theta: Theta) -> dict[str, Array]:
-        """By differences at common base draws: the derivative of the bank's own, continuous likelihood."""
-        return numerical_score(self.log_likelihood, theta, scalar_supports(self.population))
 
     def draw_statistic(self, rng: np.random.Generator, theta: Theta) -> Array:
         """s given y and theta: a base draw picked in proportion to its weight times the noise density.
@@ -266,13 +237,6 @@ def _per_share(size: int) -> int:
             f"size = {size!r}: a bank needs at least {N_SCRAMBLES * sum(SHARES)} base draws.", argument="size"
         )
     return 1 << max(0, round(math.log2(size / (N_SCRAMBLES * sum(SHARES)))))
-
-
-def _enough(error: float) -> int:
-    """The points that one share takes when the fewest leave this error: it falls about as fast as they grow."""
-    if not error < AIM * MOST_PER_SHARE / FEWEST_PER_SHARE:
-        return MOST_PER_SHARE
-    return FEWEST_PER_SHARE << max(0, math.ceil(math.log2(max(error, 1e-9) / AIM)))
 
 
 def _knots(rng: np.random.Generator, theta: Theta) -> tuple[Theta, Any]:

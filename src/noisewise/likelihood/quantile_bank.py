@@ -16,7 +16,7 @@ is about half a per cent.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Self
 
@@ -25,10 +25,10 @@ from scipy.special import betaincinv, gammaln, polygamma
 
 from noisewise.errors import Unsupported
 from noisewise.laws import quantile_law
+from noisewise.likelihood.bank_law import BankLaw
 from noisewise.likelihood.feature_quantile import FeatureQuantile, Table, inverse
-from noisewise.likelihood.model import GroupLaw, numerical_score, scalar_supports
 from noisewise.likelihood.order_bank import expected_logit, plain_table, read_all
-from noisewise.likelihood.scrambles import N_SCRAMBLES, log_error, log_mean, log_sum, net, typical_error, weighted_error
+from noisewise.likelihood.scrambles import N_SCRAMBLES, log_mean, log_sum, net
 from noisewise.populations.parameters import Array, Theta, rows_of
 from noisewise.populations.population import AnyPopulation
 from noisewise.release import NoisyValue
@@ -38,7 +38,6 @@ from noisewise.types import Floats, Ints
 __all__ = ["QuantileBank"]
 
 FEWEST, MOST = 16, 128  # base draws in one scramble
-AIM = 0.006  # error of the log-likelihood up to which a bank is large enough
 NEAR = 6  # ranks on each side of the target that are all looked at
 FINE, GROWTH = 0.15, 0.25  # a block of ranks: in e-folds of w, and beside its distance from the target
 FALL = 25.0  # logarithms below the largest term that are left out
@@ -56,7 +55,7 @@ class Beside(NamedTuple):
 
 
 @dataclass(frozen=True)
-class QuantileBank(GroupLaw):
+class QuantileBank(BankLaw):
     """The likelihood of one private quantile."""
 
     release: NoisyValue
@@ -77,11 +76,7 @@ class QuantileBank(GroupLaw):
         """`size` is the number of base draws in one scramble; by default 16 to 128, by the error they leave."""
         if size is not None:
             return cls._of(release, population, seed, size)
-        pilot = cls._of(release, population, seed, FEWEST)
-        error, tried = typical_error(pilot._scramble_logs, population, seed)
-        wanted = FEWEST if error < AIM else min(MOST, FEWEST << math.ceil(math.log2(min(error, 1.0) / AIM)))
-        chosen = pilot if wanted == FEWEST else cls._of(release, population, seed, wanted)
-        return replace(chosen, tried=tried or None)
+        return cls.grown(lambda some: cls._of(release, population, seed, some), fewest=FEWEST, most=MOST)
 
     @classmethod
     def _of(cls, release: NoisyValue, population: AnyPopulation, seed: int, size: int) -> Self:
@@ -110,38 +105,12 @@ class QuantileBank(GroupLaw):
     def releases(self) -> tuple[NoisyValue, ...]:
         return (self.release,)
 
-    @property
-    def roughness(self) -> float:
-        return 1e-4
-
-    @property
-    def cautions(self) -> tuple[str, ...]:
-        return ()
-
-    @property
-    def is_exact(self) -> bool:
-        return True
-
     @cached_property
     def because(self) -> str:
-        if self.tried is None:
-            error = typical_error(self._scramble_logs, self.population, self.seed).error
-        else:
-            error = weighted_error(self._scramble_logs(self.tried))
         return (
             f"exact law of the exponential mechanism, its normaliser averaged over a bank of "
-            f"{len(self.beside[0].log_ratio)} base draws (Monte Carlo error of the log-likelihood about {error:.1g})"
+            f"{len(self.beside[0].log_ratio)} base draws ({self.error_words})"
         )
-
-    def log_likelihood(self, theta: Theta) -> Array:
-        return log_mean(self._scramble_logs(theta))
-
-    def error(self, theta: Theta) -> Array:
-        """The Monte Carlo standard error of log p(y | theta), (K,)."""
-        return log_error(self._scramble_logs(theta))
-
-    def score(self, theta: Theta) -> dict[str, Array]:
-        return numerical_score(self.log_likelihood, theta, scalar_supports(self.population))
 
     def draw_statistic(self, rng: np.random.Generator, theta: Theta) -> Array:
         """The value at the target's rank given y and theta: r by its chance, then a base draw by its 1/Z."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, singledispatch
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +25,7 @@ from noisewise.populations.population import AnyPopulation, Population
 from noisewise.schema import Bounded, Schema
 from noisewise.statistics.feature import Feature
 
-__all__ = ["RecordPoints"]
+__all__ = ["RecordPoints", "unlisted_records"]
 
 EMPTY = 1e-25  # a point of less weight is not seen under any tilt that matters
 MOST_STEPS = 2000  # of a lattice of values
@@ -40,6 +40,13 @@ class Stretches(NamedTuple):
 
     edges: tuple[float, ...]
     values: Array
+
+
+@singledispatch
+def unlisted_records(population: AnyPopulation) -> str:
+    """Why a population's records cannot be taken as weighted points; nothing where its columns have laws."""
+    del population
+    return ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +66,8 @@ class RecordPoints:
     @classmethod
     def refusal(cls, population: AnyPopulation, schema: Schema, features: Sequence[Feature]) -> str | None:
         """Why a record of these features is not taken as points, or None."""
+        if why := unlisted_records(population):
+            return why
         points = cls.of(population, schema, tuple(features))
         if len(points.columns) != 1 and not (points.is_discrete and listed_records(schema, points.columns)):
             return "sums of features that mix columns"
@@ -81,7 +90,7 @@ class RecordPoints:
         """Places that a record can take, by column (P,)."""
         if len(self.columns) > 1 and (listed := listed_records(self.schema, self.columns)) is not None:
             return listed
-        return possible_records(self.features, self.schema, self.population)
+        return possible_records(self.population, self.features, self.schema)
 
     @property
     def is_discrete(self) -> bool:

@@ -26,6 +26,7 @@ from noisewise.inference.verdict import Verdict
 from noisewise.joining import Joined, joined_by_prior
 from noisewise.likelihood.joint import Product, checked_releases, joint_likelihood
 from noisewise.likelihood.presence import presence_note, present_plan, present_releases
+from noisewise.likelihood.record_points import unlisted_records
 from noisewise.likelihood.size_prior import has_size_law
 from noisewise.models.base import InformationSettings, ModelBase
 from noisewise.planning import Plan, Simulable
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PopulationModel"]
 
+FEW = 64  # posterior draws at which a law is asked again that is known by its draws alone
 WEIGHED = 400  # posterior draws at which a law is asked again, where a theorem stands in for it at some
 
 
@@ -95,6 +97,9 @@ class PopulationModel(ModelBase):
             problem = PopulationProblem(releases, self.population, likelihood := "clt", settings.n)
         found: Found = method.run(problem, replace(settings, method=method.name), **given)
         found = self._with_sizes(problem, observed, found, settings)
+        groups: tuple[Any, ...] = problem.likelihood.groups
+        if settled := [group.settled for group in groups if group.settled is not None]:
+            found = replace(found, described=settled[0])
         verdict = self._with_sentences(problem, found, settings.n).saying(notes=presence_note(observed.releases))
         return replace(found, likelihood=likelihood, verdict=verdict)
 
@@ -125,7 +130,9 @@ class PopulationModel(ModelBase):
     def _with_sentences(self, problem: PopulationProblem, found: Found, n: object) -> Verdict:
         """The verdict with the mass beyond the bounds, and with what rests on a stated n."""
         from noisewise.inference.fit import (
+            MOST_ROWS,
             Sentences,
+            bank_sentences,
             bounds_sentences,
             level_sentences,
             n_sentences,
@@ -139,7 +146,9 @@ class PopulationModel(ModelBase):
             return found.verdict.saying(warnings=problem.likelihood.cautions)
         cautions = cautions_at(problem.likelihood, some_rows(found.draws, self.free, WEIGHED))
         judged = found.verdict.saying(warnings=cautions)
-        theta = some_rows(found.draws if found.covariance is None else self._around(found), self.free)
+        count = FEW if unlisted_records(self.population) else MOST_ROWS
+        theta = some_rows(found.draws if found.covariance is None else self._around(found), self.free, count)
+        banks = bank_sentences(problem.likelihood.groups, theta)
         sd = {name: np.asarray(value.std(axis=0)) for name, value in theta.items()}
         bounds = bounds_sentences(problem.releases, self.population, theta)
         if has_size_law(n):
@@ -147,9 +156,9 @@ class PopulationModel(ModelBase):
         else:
             stated = n_sentences(problem.releases, self.population, theta, n, sd)
             sums = sum_sentences(problem.releases, self.population, theta, n)
-        warnings = (*stated.warnings, *sums.warnings, *bounds.warnings)
+        warnings = (*banks.warnings, *stated.warnings, *sums.warnings, *bounds.warnings)
         levels = level_sentences(problem.releases, self.population)
-        return judged.saying(warnings=warnings, notes=(*levels, *bounds.notes, *stated.notes))
+        return judged.saying(warnings=warnings, notes=(*banks.notes, *levels, *bounds.notes, *stated.notes))
 
     def _around(self, found: Found) -> dict[str, Array]:
         """Draws (1, rows, ...) of the normal law that a point and its covariance stand for."""
@@ -236,6 +245,8 @@ class PopulationModel(ModelBase):
     def to_spec(self) -> dict[str, str]:
         from noisewise.populations.text import Written, population_to_spec
 
+        if unlisted_records(self.population):
+            raise Unsupported("A Simulator is a function of Python, which no text can hold")
         if not isinstance(self.population, Written):
             raise Unsupported(f"{shown(type(self.population).__name__)} is neither a population nor one of our models.")
         return population_to_spec(self.population)

@@ -6,19 +6,22 @@ and answers with K rows:
 
     attach               which population describes each column, or why none does
     row_moments          mean (K, d) and covariance (K, d, d) of the features of one cleaned record
+    sum_moments          those of the sum of n records
     cell_probabilities   the law of the cell that one cleaned record falls into, (K, cells)
     sample_records       cleaned records, by column (K, n)
     records_from_base    cleaned records as functions of uniform base draws shared by all rows, smooth in theta
 
 Columns of a `Joint` are independent: moments of sums of products are products of one-column moments, exact to the
 rounding of the nodes (`products`, `nodes`). Other features that mix columns, and columns of a `MultivariateNormal`, are
-summed over weighted points of several columns (`grids`, which states its accuracy).
+summed over weighted points of several columns (`grids`, which states its accuracy). What is said here is of laws of
+columns; a population known otherwise registers its own answers (`simulator`).
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from functools import singledispatch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,10 +48,12 @@ __all__ = [
     "base_size",
     "cell_probabilities",
     "condition_probability",
+    "drawn_records",
     "records_from_base",
     "row_moments",
     "sample_records",
     "single_rows",
+    "sum_moments",
 ]
 
 CellStatistic = Records | Histogram | Marginals | Count
@@ -56,6 +61,7 @@ MOST_REDRAWS = 10_000
 MOST_LISTED = 4096  # values of a discrete record between its bounds
 
 
+@singledispatch
 def attach(population: AnyPopulation, schema: Schema, columns: Iterable[str]) -> Mapping[str, Population]:
     """The law of each column that is used; a population of one column describes exactly one."""
     names = sorted(set(columns))
@@ -74,6 +80,7 @@ def attach(population: AnyPopulation, schema: Schema, columns: Iterable[str]) ->
     return {name: population.marginal(name) for name in names}
 
 
+@singledispatch
 def is_possible(population: AnyPopulation, schema: Schema, columns: Iterable[str], theta: Theta) -> NDArray[np.bool_]:
     """(K,): False where records inside the bounds are impossible, so that a schema that refuses others has none."""
     possible = np.ones(rows_of(theta), bool)
@@ -89,6 +96,7 @@ def is_possible(population: AnyPopulation, schema: Schema, columns: Iterable[str
     return possible
 
 
+@singledispatch
 def row_moments(
     population: AnyPopulation, schema: Schema, features: Sequence[Feature], theta: Theta
 ) -> tuple[Array, Array]:
@@ -104,6 +112,16 @@ def row_moments(
     return _product_moments(population, used, schema, terms, theta)
 
 
+@singledispatch
+def sum_moments(
+    population: AnyPopulation, schema: Schema, features: Sequence[Feature], theta: Theta, n: int
+) -> tuple[Array, Array]:
+    """Mean (K, d) and covariance (K, d, d) of the features summed over n cleaned records."""
+    mean, covariance = row_moments(population, schema, features, theta)
+    return n * mean, n * covariance
+
+
+@singledispatch
 def cell_probabilities(population: AnyPopulation, schema: Schema, statistic: CellStatistic, theta: Theta) -> Array:
     """The probability (K, cells) of each cell that one cleaned record may fall into; Count gives [no, yes]."""
     if isinstance(statistic, Marginals):
@@ -130,6 +148,14 @@ def sample_records(
     rng: np.random.Generator, population: AnyPopulation, schema: Schema, n: int, theta: Theta, columns: Iterable[str]
 ) -> dict[str, Array]:
     """n cleaned records for each row of theta, by column (K, n)."""
+    return drawn_records(population, rng, schema, n, theta, columns)
+
+
+@singledispatch
+def drawn_records(
+    population: AnyPopulation, rng: np.random.Generator, schema: Schema, n: int, theta: Theta, columns: Iterable[str]
+) -> dict[str, Array]:
+    """The same, by the kind of the population."""
     used, shape = attach(population, schema, columns), (rows_of(theta), n)
     if isinstance(population, MultivariateNormal):
         return _sample_normals(rng, population, schema, n, theta, used)
@@ -143,6 +169,7 @@ def sample_records(
     return drawn
 
 
+@singledispatch
 def records_from_base(
     population: AnyPopulation, schema: Schema, u: Mapping[str, Array], theta: Theta, columns: Iterable[str]
 ) -> dict[str, Array]:
@@ -350,6 +377,7 @@ def _point_cells(
     return np.asarray(p / p.sum(axis=1, keepdims=True))
 
 
+@singledispatch
 def condition_probability(population: AnyPopulation, schema: Schema, condition: Feature, theta: Theta) -> Array:
     """The probability (K,) that a cleaned record satisfies a condition: a product over independent columns."""
     used, scope = attach(population, schema, condition.columns()), _scope(population, schema, condition.columns())

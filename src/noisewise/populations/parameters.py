@@ -31,11 +31,15 @@ OTHER_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """Where a parameter lives: an open interval, or (with `size`) the simplex of that many probabilities."""
+    """Where a parameter lives: an open interval, or (with `size`) the simplex of that many probabilities.
+
+    `step` is the least distance over which a slope in it is taken, where the law is simulated and jumps.
+    """
 
     low: float = -math.inf
     high: float = math.inf
     size: int | None = None
+    step: float = 0.0
 
     @property
     def unknowns(self) -> int:
