@@ -61,8 +61,8 @@ def bound_socket(host: str, port: int, *, is_shared: bool = False) -> socket.soc
     Workers that wait at one socket take whole bursts of visitors each; at sockets of their own they get equal shares.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Named as TCP, so that asyncio switches Nagle's algorithm off: a response is written in two pieces, and without that
-    # the second waits 40 ms for the first to be acknowledged.
+    # Named as TCP, so that asyncio switches Nagle's algorithm off: a response is written in two pieces, and without
+    # that the second waits 40 ms for the first to be acknowledged.
     found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if is_shared:
