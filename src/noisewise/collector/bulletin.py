@@ -23,8 +23,8 @@ from noisewise.online import particles as smc
 from noisewise.online.engine import Engine, State
 from noisewise.online.fit import fit_check
 from noisewise.online.stopping import Stop, forecast
+from noisewise.online.survey_law import Part
 from noisewise.populations.parameters import Theta
-from noisewise.populations.population import Population
 from noisewise.query import Query
 from noisewise.types import Floats, Plain
 
@@ -194,13 +194,14 @@ def fitted(engine: Engine, state: State) -> list[Plain]:
             names = [str(level) for level in part.levels]
             found.append({"column": part.column, "levels": names, "shares": list(map(_quantiles(weight), each))})
             continue
-        curve = _density(part.honest.population, engine.law.theta_of(part, some))
+        curve = _density(part, engine.law.theta_of(part, some))
         found += [] if curve is None else [{"column": part.column, **curve}]
     return found
 
 
-def _density(population: Population, theta: Theta) -> Plain | None:
-    """A density averaged over draws of theta; None where there is none."""
+def _density(part: Part, theta: Theta) -> Plain | None:
+    """A column's density averaged over draws of theta; None where there is none."""
+    population = part.honest.population
     try:
         with np.errstate(all="ignore"):
             people = np.asarray(population.quantile((np.arange(100) + 0.5) / 100, theta))  # as many of each draw
