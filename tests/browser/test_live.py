@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
+from scipy import stats
 from serving_surveys import WORDS, requests_of, served, sized, text_of, until
 
 import noisewise as nw
+from noisewise.collector.board import ColumnWords
 from noisewise.online.simulate import simulated_answer
 
 pytest.importorskip("noisewise.collector.web", reason="starlette is not installed (extra 'survey')")
@@ -62,8 +65,6 @@ def test_the_operators_page_shows_more_and_closes(driver, tmp_path, rng):
 
 def test_a_question_with_markup_in_it_is_shown_as_text(driver, tmp_path):
     """What the operator writes is never taken for HTML, on either page."""
-    from dataclasses import replace
-
     words = replace(WORDS, title="<img src=x onerror=alert(1)>", question="<script>alert(2)</script>")
     with served(tmp_path, words=words) as server:
         driver.get("about:blank")
@@ -74,3 +75,38 @@ def test_a_question_with_markup_in_it_is_shown_as_text(driver, tmp_path):
         driver.get(f"{server.url}/live")
         until(lambda: text_of(driver, "h1") == words.title)
         assert not driver.find_elements("css selector", "img")
+
+
+def test_several_columns_are_drawn_one_by_one(driver, tmp_path, rng):
+    """A density for numbers, bars for levels, in the survey's words."""
+    columns = {
+        "minutes": ColumnWords("How long was your way?", "minutes"),
+        "way": ColumnWords("How did you come?", "", {"walk": "on <b>foot</b>"}),
+    }
+    population = nw.Joint(
+        minutes=nw.Normal(mean=stats.norm(40, 30), sd=stats.halfnorm(scale=30)),
+        way=nw.Categorical(p=stats.dirichlet([1, 1, 1])),
+    )
+    words = replace(WORDS, columns=columns)
+    given = {"population": population, "queries": "auto", "levels": {"way": ["walk", "bus", "car"]}, "words": words}
+    with served(tmp_path, **given) as server:
+        for _ in range(25):
+            query = nw.Query.from_dict(httpx.post(f"{server.url}/api/query", json={}).json()["query"])
+            value = simulated_answer(rng, query, 1 if query.levels else 46.0).value
+            httpx.post(f"{server.url}/api/answer", json={"id": query.id, "value": value}).raise_for_status()
+        driver.get(f"{server.url}/live")
+        until(lambda: int(text_of(driver, "#facts dd") or 0) >= 20)
+        heads = [one.text for one in driver.find_elements("css selector", "#fitted h3")]
+        assert heads == ["How long was your way?", "How did you come?"]
+        assert len(driver.find_elements("css selector", "#fitted svg path")) == 2  # the density and its line
+        bars = [one.text for one in driver.find_elements("css selector", ".bars li")]
+        assert len(bars) == 3
+        assert bars[0].startswith("on <b>foot</b> ")
+        assert all("%, between" in bar for bar in bars)
+        courses = [one.text for one in driver.find_elements("css selector", "#courses h2")]
+        assert courses == ["minutes.mean", "minutes.sd", "on <b>foot</b>: share", "bus: share", "car: share"]
+        for width in (320, 390, 1400):
+            sized(driver, width, 800)
+            assert driver.execute_script("return document.documentElement.scrollWidth") <= width
+        sized(driver, 390, 844)
+        assert [line for line in driver.get_log("browser") if line["level"] == "SEVERE"] == []

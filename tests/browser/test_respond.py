@@ -19,7 +19,7 @@ import noisewise as nw
 
 keys = pytest.importorskip("selenium.webdriver.common.keys", reason="selenium is not installed (make browser)")
 web = pytest.importorskip("noisewise.collector.web", reason="starlette is not installed (extra 'survey')")
-from noisewise.collector.board import Handed, hand_out, invite  # noqa: E402
+from noisewise.collector.board import ColumnWords, Handed, hand_out, invite  # noqa: E402
 from noisewise.collector.desk import Desk  # noqa: E402
 from noisewise.errors import SurveyError  # noqa: E402
 
@@ -597,3 +597,100 @@ def test_the_other_language_says_everything(driver, place):
     text = driver.find_element("tag name", "main").text
     assert "Ihre Antwort zählt" in text
     assert "undefined" not in text
+
+
+# ---- the slider, and words of their own ----
+
+
+@pytest.fixture(scope="module")
+def sliding(tmp_path_factory):
+    with served(tmp_path_factory.mktemp("slider"), words=replace(WORDS, input="slider")) as server:
+        yield server
+
+
+def spoken(driver):
+    """What a screen reader says of the slider."""
+    return driver.find_element("id", "slider").get_attribute("aria-valuetext")
+
+
+def test_a_slider_that_was_not_moved_is_no_answer(driver, sliding):
+    question(driver, sliding.link())
+    assert not driver.find_elements("id", "value")
+    assert "Nothing is chosen" in spoken(driver)
+    driver.find_element("id", "send").click()
+    assert "move the slider" in text_of(driver, "#hint")
+    assert driver.switch_to.active_element.get_attribute("id") == "slider"
+    assert kept_answers(driver) == []
+    assert sent(driver) == []
+
+
+def test_the_slider_is_moved_by_keys_and_reads_its_value_out(driver, sliding):
+    question(driver, sliding.link())
+    slider = driver.find_element("id", "slider")
+    assert slider.accessible_name == "Your answer, in minutes"
+    slider.send_keys(keys.Keys.ARROW_RIGHT)
+    assert spoken(driver) == text_of(driver, "#chosen") == "62 minutes"
+    slider.send_keys(keys.Keys.HOME)
+    assert spoken(driver) == "0 minutes or less"
+    slider.send_keys(keys.Keys.END)
+    assert spoken(driver) == "120 minutes or more"
+    driver.find_element("css selector", "#language option[value=de]").click()
+    assert spoken(driver) == "120 minutes oder mehr"
+    driver.find_element("css selector", "#language option[value=en]").click()
+    driver.find_element("id", "send").click()
+    assert receipt(driver)
+    (kept,) = kept_answers(driver)
+    assert logged(sliding, kept["id"]) == [int(kept["value"])]
+
+
+def test_what_the_slider_says_is_what_gets_noise_and_it_is_forgotten(driver, sliding):
+    """The value given to the sampler is the one shown, and neither a reload nor going back brings it back."""
+    question(driver, sliding.link())
+    slider = driver.find_element("id", "slider")
+    slider.send_keys(keys.Keys.ENTER)  # where it stands is the answer
+    assert spoken(driver) == "60 minutes"
+    driver.get(f"{sliding.url}/healthz")
+    driver.back()
+    until(lambda: driver.find_elements("id", "send"))
+    assert "Nothing is chosen" in spoken(driver)
+    driver.find_element("id", "slider").send_keys(keys.Keys.ARROW_LEFT)
+    assert spoken(driver) == "58 minutes"
+    # The same bits twice: the sampler asked from here must give what the page sends for the value that it showed.
+    driver.execute_script(
+        "globalThis.bits = 12345; crypto.getRandomValues = (words) => words.map((_, k) => { globalThis.bits = "
+        "(Math.imul(globalThis.bits, 1664525) + 1013904223) >>> 0; words[k] = globalThis.bits; return words[k]; });"
+    )
+    query = json.loads(stored(driver)[next(name for name in stored(driver) if name.startswith("noisewise-query"))])
+    driver.execute_script("globalThis.asked = JSON.parse(arguments[0]).query", query["signed"])
+    expected, other = driver.execute_script(
+        "return [58, 59].map((x) => { globalThis.bits = 12345; "
+        "return noisewise.answerTo(globalThis.asked, x).toString(); })"
+    )
+    assert expected != other
+    driver.execute_script("globalThis.bits = 12345")
+    driver.find_element("id", "send").click()
+    receipt(driver)
+    assert kept_answers(driver)[0]["value"] == expected
+
+
+def test_columns_and_levels_are_asked_about_in_their_own_words(driver, tmp_path):
+    words = replace(
+        WORDS, columns={"way": ColumnWords("How did you come?", "", {"walk": "on foot", "constructor": "x"})}
+    )
+    population = nw.Joint(way=nw.Categorical(p=stats.dirichlet([1, 1, 1])))
+    given = {
+        "population": population,
+        "queries": "auto",
+        "levels": {"way": ["walk", "bus", "toString"]},
+        "words": words,
+    }
+    with served(tmp_path, **given) as server:
+        question(driver, server.link())
+        assert text_of(driver, "#question") == "How did you come?"
+        assert not driver.find_elements("id", "about")
+        shown = [one.text for one in driver.find_elements("css selector", ".choice")]
+        assert shown == ["on foot", "bus", "toString"]  # a level without words of its own is shown by its name
+        driver.find_elements("css selector", ".choice")[1].click()
+        driver.find_element("id", "send").click()
+        assert receipt(driver)
+        assert text_of(driver, "#sent") in shown

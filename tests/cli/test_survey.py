@@ -179,3 +179,90 @@ def test_the_demo_answers_by_itself(home):
     assert demo.returncode == 0, demo.stderr
     assert "All have answered." in demo.stdout
     assert not demo.stderr
+
+
+LEVELS = """
+[survey]
+title = "Ways to work"
+question = "Your way to work"
+input = "slider"
+guarantee = { epsilon = "1" }
+population = "joint(minutes=normal(mean=norm(40, 30), sd=halfnorm(scale=30)), way=categorical(p=dirichlet([1, 1, 1])))"
+particles = 60
+close = "90 % interval of minutes.mean below 3"
+
+[survey.columns.minutes]
+question = "How long was your way to work today?"
+unit = "minutes"
+
+[survey.columns.way]
+question = "How did you come to work today?"
+levels = ["walk", "bus", "car"]
+words = { walk = "on foot", bus = "by bus or train" }
+"""
+
+
+def test_columns_and_levels_have_words_of_their_own(home):
+    from noisewise.cli.survey_spec import SurveySpec
+    from noisewise.collector.board import Words
+
+    Path("ways.toml").write_text(LEVELS)
+    spec = SurveySpec.read(Path("ways.toml"))
+    words = spec.words()
+    assert words.input == "slider"
+    assert words.about("minutes").unit == "minutes"
+    assert words.about("way").levels == {"walk": "on foot", "bus": "by bus or train"}
+    assert words.about("way").question == "How did you come to work today?"
+    assert Words.from_dict(json.loads(json.dumps(words.to_dict()))) == words
+    parts = spec.new_survey(seed=1)._engine.law.parts
+    assert parts["way"].levels == ("walk", "bus", "car")
+    assert parts["minutes"].levels is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ('input = "slider"', 'input = "dial"', "number or slider"),
+        ("[survey.columns.way]", "[survey.columns.weg]", "'weg'"),
+        ("walk = ", "work = ", "'work', no level of the population: the levels are walk, bus, car"),
+        ('unit = "minutes"', 'units = "minutes"', "columns.minutes.units"),
+        ('["walk", "bus", "car"]', '["walk", "bus"]', "levels"),
+        ('unit = "minutes"', 'unit = "minutes"\nwords = { a = "b" }', "it has no levels"),
+    ],
+)
+def test_words_that_fit_nothing_are_refused(home, run, old, new, told):
+    assert old in LEVELS
+    Path("ways.toml").write_text(LEVELS.replace(old, new))
+    code, _, problem = run("survey", "serve", "ways.toml")
+    assert code != 0
+    assert told in problem
+    assert "Traceback" not in problem
+    assert not Path("ways.survey").exists()
+
+
+def test_infer_reads_the_population_of_a_survey(home, run, rng):
+    """The release of a survey, learnt from under the survey's own spec: the same as in Python."""
+    from noisewise.populations.text import population_from_text
+
+    text = "normal(mean=norm(40, 30), sd=halfnorm(scale=30))"
+    query = nw.Query.cells([30.0, 50.0, 70.0], guarantee=nw.PureDP(2))
+    values = [simulated_answer(rng, query, float(rng.normal(46, 18))).value for _ in range(200)]
+    nw.SurveyRelease.of("way", {query: values}, simulated=True).save("way.release.json")
+    Path("way.toml").write_text(
+        f'[survey]\ntitle = "Way"\nquestion = "?"\nguarantee = {{ epsilon = "2" }}\npopulation = "{text}"\n'
+    )
+    code, out, problem = run("infer", "way.release.json", "--spec", "way.toml", "--out", "report", "--seed", "1")
+    assert code == 0, problem
+    release, population = nw.SurveyRelease.load("way.release.json"), population_from_text(text)
+    told = Path("report/summary.txt").read_text()
+    assert told.strip() in out
+    expected = nw.infer(release, population, seed=1)
+    assert (
+        re.findall(r"^ *(?:mean|sd) .*$", told, re.M)
+        == re.findall(r"^ *(?:mean|sd) .*$", expected.summary(), re.M)
+        != []
+    )
+    Path("way.toml").write_text(Path("way.toml").read_text().replace("normal(", "norml("))
+    code, _, problem = run("infer", "way.release.json", "--spec", "way.toml", "--out", "report")
+    assert code != 0
+    assert "[survey]" in problem

@@ -9,12 +9,14 @@ import pytest
 from collecting import generator, new_store, sqlite_path, visit
 from scipy import stats
 
-from noisewise import PureDP
-from noisewise.collector.board import Board, Words
+from noisewise import Categorical, Joint, Normal, PureDP, Survey
+from noisewise.collector.board import Board, ColumnWords, Words
 from noisewise.collector.bulletin import Bulletin, question_words
 from noisewise.collector.desk import Desk
 from noisewise.collector.learner import Learner
+from noisewise.collector.store import create
 from noisewise.online import particles as smc
+from noisewise.online.simulate import simulated_answer
 from noisewise.query import Query
 
 WORDS = Words(title="Income", question="What do you earn?", unit="EUR", close="90 % interval of the mean below 3")
@@ -89,7 +91,9 @@ def test_what_is_shown_is_what_is_known(place):
         low, middle, high = picture["intervals"][name]
         for end, level in ((low, 0.05), (middle, 0.5), (high, 0.95)):
             assert weight[theta[name] < end].sum() <= level + 1e-9 <= weight[theta[name] <= end].sum() + 2e-9
-    x, density = np.array(picture["fitted"]["x"]), np.array(picture["fitted"]["density"])
+    (curve,) = picture["fitted"]
+    assert (curve["column"], curve["unit"], curve["question"]) == (None, "EUR", "")
+    x, density = np.array(curve["x"]), np.array(curve["density"])
     mean, sd = theta["mean"][:, None], theta["sd"][:, None]
     assert weight @ np.diff(stats.norm.cdf(x[[0, -1]], mean, sd))[:, 0] > 0.9
     # 200 draws by weight give each of 50 particles its weight up to 1/200.
@@ -118,3 +122,46 @@ def test_a_new_learner_goes_on_with_the_course(place):
 def test_questions_in_words():
     assert question_words(Query.cells([37.5], guarantee=PureDP(1)), "min") == "below 37.5 min, or not"
     assert "between 0 and 120" in question_words(Query.clip(0, 120, guarantee=PureDP(1)), "")
+
+
+def test_several_columns_and_levels_are_shown_one_by_one(tmp_path):
+    """A density for numbers and shares for levels, each of its own column's draws, in the words of the survey."""
+    population = Joint(
+        way=Categorical(p=stats.dirichlet([1, 1, 1])),
+        minutes=Normal(mean=stats.norm(40, 30), sd=stats.halfnorm(scale=9)),
+    )
+    survey = Survey(population, guarantee=PureDP(2), n_particles=60, levels={"way": ["walk", "bus", 3]})
+    board = Board.open(create(sqlite_path(tmp_path), survey, simulated=True))
+    columns = {"way": ColumnWords("How did you come?", "", {"walk": "on foot", "3": "otherwise"})}
+    words = Words(title="Ways", question="Your way", unit="minutes", columns=columns)
+    learner = Learner(board.store)
+    learner.step()
+    with Desk(board.store) as desk:
+        for _ in range(30):
+            query = desk.ask(wait=0)
+            desk.answer(query.id, 1 if query.levels else simulated_answer(generator(), query, 46.0).value)
+            learner.step()
+    Bulletin(board, learner, words).look(is_closed=False)
+    picture = shown(board)
+    way, minutes = sorted(picture["fitted"], key=lambda one: str(one["column"]), reverse=True)
+    assert (way["column"], way["question"], minutes["column"], minutes["unit"]) == (
+        "way", "How did you come?", "minutes", "minutes",
+    )  # fmt: skip
+    assert (way["levels"], way["words"]) == (["walk", "bus", "3"], ["on foot", "bus", "otherwise"])
+    assert set(picture["mean"]) == {"way.p[walk]", "way.p[bus]", "way.p[3]", "minutes.mean", "minutes.sd"}
+    weight = smc.weights(learner.state.particles.log_weight)
+    theta = learner.engine.target.parameters(learner.state.particles.position)
+    for k, (low, middle, high) in enumerate(way["shares"]):
+        own = theta["way.p"][:, k]
+        for end, level in ((low, 0.05), (middle, 0.5), (high, 0.95)):
+            assert weight[own < end].sum() <= level + 1e-9 <= weight[own <= end].sum() + 2e-9
+        name = f"way.p[{way['levels'][k]}]"
+        assert picture["intervals"][name] == [low, middle, high]
+        assert picture["mean"][name] == pytest.approx(weight @ own)
+    x = np.array(minutes["x"])
+    mean, sd = theta["minutes.mean"][:, None], theta["minutes.sd"][:, None]
+    most = stats.norm.pdf(x, mean, sd).sum(axis=0) / 200
+    assert np.all(np.abs(minutes["density"] - weight @ stats.norm.pdf(x, mean, sd)) <= most + 1e-12)
+    assert question_words(Query.choice(["walk", "bus"], guarantee=PureDP(1)), "", {"walk": "on foot"}) == (
+        "which of on foot, bus"
+    )

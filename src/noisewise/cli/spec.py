@@ -126,9 +126,13 @@ class Spec:
         return self._listed("candidates") if "candidates" in self.sections else ()
 
     def population(self, schema: Schema | None = None) -> Any:
-        """The population of [population]; a formula in it is read under this schema, or under the spec's own."""
-        from noisewise.populations.text import population_from_spec
+        """The population of [population], or of a survey's [survey]; a formula is read under this schema, or the
+        spec's own."""
+        from noisewise.populations.text import population_from_spec, population_from_text
 
+        survey = self.sections.get("survey", {})
+        if "population" not in self.sections and "population" in survey:
+            return self._within("[survey]", lambda: population_from_text(survey["population"]))
         section = self._section("population")
         if any("formula" in str(text) for text in section.values()):
             from noisewise.regression.formula import written_out

@@ -1,6 +1,9 @@
 """SURVEY.toml: what a survey asks, in words and in numbers, and where it is served.
 
 [survey]    title, question, unit          what people read
+            input                          how a number is given: "number" (default) or "slider"
+            levels, words                  the names of a categorical population's levels, and the words for them
+            [survey.columns.NAME]          of one of several columns: question, unit, levels, words
             population, guarantee          what is believed before the first answer; what every answer keeps
             queries, particles, explore    how it asks and learns; the defaults are good
             close                          "90 % interval of the mean below 2", or nothing
@@ -38,6 +41,16 @@ Read = TypeVar("Read")
 Section = TypeVar("Section", bound=BaseModel)
 
 
+class ColumnSection(BaseModel):
+    """[survey.columns.NAME], as it is written."""
+
+    model_config = ConfigDict(extra="forbid")
+    question: StrictStr = ""
+    unit: StrictStr = ""
+    levels: list[StrictStr | StrictInt] | None = None
+    words: dict[str, StrictStr] = {}
+
+
 class SurveySection(BaseModel):
     """[survey], as it is written."""
 
@@ -53,6 +66,17 @@ class SurveySection(BaseModel):
     close: StrictStr | None = None
     invited: StrictBool = False
     expiry: StrictInt = 86_400
+    input: StrictStr = "number"
+    levels: list[StrictStr | StrictInt] | None = None
+    words: dict[str, StrictStr] = {}
+    columns: dict[str, ColumnSection] = {}
+
+    @property
+    def level_names(self) -> list[str | int] | dict[str, list[str | int]] | None:
+        """The names of levels, as a `Survey` takes them."""
+        if self.levels is not None:
+            return self.levels
+        return {name: own.levels for name, own in self.columns.items() if own.levels is not None} or None
 
 
 class ServerSection(BaseModel):
@@ -106,16 +130,25 @@ class SurveySpec:
 
     def words(self) -> Words:
         """What people read."""
-        from noisewise.collector.board import Words
+        from noisewise.collector.board import ColumnWords, Words
         from noisewise.online.stopping import Stop
 
         s = self.survey
+        columns = {name: ColumnWords(own.question, own.unit, own.words) for name, own in s.columns.items()}
         if s.close is not None:
             self._within("survey", lambda: Stop.read(str(s.close)))
         return self._within(
             "survey",
             lambda: Words(
-                title=s.title, question=s.question, unit=s.unit, close=s.close, invited=s.invited, expiry=s.expiry
+                title=s.title,
+                question=s.question,
+                unit=s.unit,
+                close=s.close,
+                invited=s.invited,
+                expiry=s.expiry,
+                input=s.input,
+                levels=s.words,
+                columns=columns,
             ),
         )
 
@@ -137,8 +170,10 @@ class SurveySpec:
                 queries=question_families(s.queries, guarantee),
                 n_particles=s.particles,
                 seed=seed,
+                levels=s.level_names,
                 **options,
             )
+            _check_named(s, survey)
             if s.close is not None:
                 Stop.read(s.close).check(survey._engine)
             return survey
@@ -171,6 +206,25 @@ class SurveySpec:
             return act()
         except NoisewiseError as error:
             raise InvalidSpec(f"In [{place}] of {self.path}: {error}", where=place) from None
+
+
+def _check_named(section: SurveySection, survey: Survey) -> None:
+    """Refuse words for a column or a level that is not there: nobody would ever read them."""
+    parts = survey._engine.law.parts
+    for name in section.columns:
+        if name not in parts:
+            known = [str(column) for column in parts if column is not None]
+            there = f"; there are {', '.join(known)}" if known else ": this population has one, which needs no name"
+            raise InvalidSpec(
+                f"[survey.columns] names {name!r:.60}, no column of the population{there}.", where="survey"
+            )
+    worded = {None: section.words} if None in parts else {name: own.words for name, own in section.columns.items()}
+    for column, words in worded.items():
+        levels = [str(level) for level in parts[column].levels or ()]
+        unknown = [name for name in words if name not in levels]
+        if unknown:
+            there = f"the levels are {', '.join(levels)}" if levels else "it has no levels"
+            raise InvalidSpec(f"words names {unknown[0]!r:.60}, no level of the population: {there}.", where="survey")
 
 
 def _section(path: Path, name: str, form: type[Section], given: Mapping[str, object]) -> Section:

@@ -16,15 +16,16 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from json import dumps, loads
 from typing import NamedTuple
 
 from noisewise.collector.desk import Desk
 from noisewise.collector.store import Session, Store
 from noisewise.errors import InvalidArgument, SurveyError
+from noisewise.types import Plain
 
-__all__ = ["Board", "Handed", "Words", "hand_out", "invite"]
+__all__ = ["Board", "ColumnWords", "Handed", "Words", "hand_out", "invite"]
 
 TABLES = (
     "CREATE TABLE IF NOT EXISTS board (name TEXT PRIMARY KEY, body TEXT NOT NULL)",
@@ -32,7 +33,18 @@ TABLES = (
 )
 MOST_INVITATIONS = 100_000  # at a time
 LONGEST_WORDS = 2000
+LONGEST_IN_ALL = 20_000
+INPUTS = ("number", "slider")
 DAY = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnWords:
+    """What people read where one of several columns is asked about; what is empty is as for the whole survey."""
+
+    question: str = ""
+    unit: str = ""
+    levels: dict[str, str] = field(default_factory=dict)  # words for levels, by their names
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +57,41 @@ class Words:
     close: str | None = None  # the rule, in words
     invited: bool = False  # only by invitation
     expiry: int = DAY  # seconds for which a handed out query may be answered on the device
+    input: str = "number"  # how a number is given: one of INPUTS
+    levels: dict[str, str] = field(default_factory=dict)  # words for levels, by their names
+    columns: dict[str, ColumnWords] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, text in (("title", self.title), ("question", self.question), ("unit", self.unit)):
+        said = {"title": self.title, "question": self.question, "unit": self.unit}
+        for name, text in said.items():
             if len(text) > LONGEST_WORDS:
                 raise InvalidArgument(f"{name} is longer than {LONGEST_WORDS} characters.", argument=name)
         if not self.title.strip() or not self.question.strip():
             raise InvalidArgument("A survey has a title and a question in words.", argument="title")
         if not 60 <= self.expiry <= 30 * DAY:
             raise InvalidArgument("expiry is a number of seconds from 60 to 30 days.", argument="expiry")
+        if self.input not in INPUTS:
+            raise InvalidArgument(
+                f"input = {self.input!r:.40}; a number is given by {' or '.join(INPUTS)}.", argument="input"
+            )
+        if len(dumps(self.to_dict())) > LONGEST_IN_ALL:
+            raise InvalidArgument(
+                f"A survey's words have at most {LONGEST_IN_ALL} characters in all: they travel with every question.",
+                argument="columns",
+            )
+
+    def about(self, column: str | None) -> ColumnWords:
+        """The words for a question about this column."""
+        own = self.columns.get(column or "", ColumnWords())
+        return ColumnWords(own.question or self.question, own.unit or self.unit, own.levels or self.levels)
+
+    def to_dict(self) -> Plain:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, plain: Plain) -> Words:
+        columns = {name: ColumnWords(**own) for name, own in plain.get("columns", {}).items()}
+        return cls(**{**plain, "columns": columns})
 
 
 class Handed(NamedTuple):
@@ -102,10 +140,10 @@ class Board:
                 "This store has no words for people: begin it with `noisewise survey serve SURVEY.toml`.",
                 reason="words",
             )
-        return Words(**loads(found))
+        return Words.from_dict(loads(found))
 
     def put_words(self, words: Words) -> None:
-        self.write("words", dumps(asdict(words), sort_keys=True))
+        self.write("words", dumps(words.to_dict(), sort_keys=True))
 
     # ---- the operator ----
 

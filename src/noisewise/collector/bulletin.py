@@ -9,7 +9,7 @@ shown to the operator alone.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from json import dumps, loads
 
@@ -23,6 +23,8 @@ from noisewise.online import particles as smc
 from noisewise.online.engine import Engine, State
 from noisewise.online.fit import fit_check
 from noisewise.online.stopping import Stop, forecast
+from noisewise.online.survey_law import Part
+from noisewise.populations.parameters import Theta
 from noisewise.query import Query
 from noisewise.types import Floats, Plain
 
@@ -75,7 +77,7 @@ class Bulletin:
 
     def _write(self, is_closed: bool) -> None:
         engine, state = self.learner.engine, self.learner.state
-        moments = state.moments(engine.target)
+        moments = engine.told(state)
         ranges = intervals(engine, state)
         if not self._course or self._course[-1]["answers"] < state.answers:
             self._course.append({"answers": state.answers, "intervals": ranges})
@@ -95,7 +97,7 @@ class Bulletin:
             "sd": {name: sd for name, (_, sd) in moments.items()},
             "intervals": ranges,
             "course": self._course,
-            "fitted": fitted(engine, state),
+            "fitted": [self._worded(one) for one in fitted(engine, state)],
             "asking": self._asking(),
             "fit": {"words": str(fit), "counts": list(fit.counts), "expected": list(fit.expected)},
             "close": self.words.close,
@@ -114,7 +116,18 @@ class Bulletin:
         """The question that the next person gets, in words."""
         with self.board.store.session() as session:
             found = session.rows("SELECT query FROM queries WHERE state = 'pooled' ORDER BY number LIMIT 1")
-        return None if not found else question_words(Query.from_dict(loads(found[0][0])), self.words.unit)
+        if not found:
+            return None
+        query = Query.from_dict(loads(found[0][0]))
+        own = self.words.about(query.column)
+        return question_words(query, own.unit, own.levels)
+
+    def _worded(self, one: Plain) -> Plain:
+        """A fitted column with the words that people read."""
+        own = self.words.about(one["column"])
+        levels = {"words": [own.levels.get(name, name) for name in one["levels"]]} if "levels" in one else {}
+        is_own = one["column"] in self.words.columns
+        return {**one, "unit": own.unit, "question": own.question if is_own else "", **levels}
 
     def _keep_pace(self, now: float) -> None:
         if self._pace and now < self._pace[-1][0] + PACE_SECONDS:
@@ -146,30 +159,49 @@ def operator_numbers(board: Board, store: Store) -> Plain:
 
 
 def intervals(engine: Engine, state: State) -> dict[str, list[float]]:
-    """5 %, 50 % and 95 % of each unknown."""
+    """5 %, 50 % and 95 % of each unknown number; shares of levels by level, named as `Engine.told` names them."""
     weight = smc.weights(state.particles.log_weight)
-    found = {}
-    for name, values in engine.target.parameters(state.particles.position).items():
+    values = engine.target.parameters(state.particles.position).values()
+    columns = np.concatenate([np.reshape(value, (len(weight), -1)) for value in values], axis=1)
+    return dict(zip(engine.told(state), map(_quantiles(weight), columns.T), strict=True))
+
+
+def _quantiles(weight: Floats) -> Callable[[Floats], list[float]]:
+    """Values of weighted particles -> their values at `LEVELS`."""
+
+    def found(values: Floats) -> list[float]:
         ranked = np.argsort(values)
         share = np.cumsum(weight[ranked])
         places = np.minimum(np.searchsorted(share, np.array(LEVELS) * share[-1]), len(ranked) - 1)
-        found[name] = [float(v) for v in np.asarray(values)[ranked[places]]]
+        return [float(v) for v in values[ranked[places]]]
+
     return found
 
 
-def fitted(engine: Engine, state: State) -> Plain | None:
-    """The population as it is known: its density averaged over the posterior, on a grid; None where it has none.
-
-    Several columns have no one picture; their parameters are shown.
-    """
-    parts = list(engine.law.parts.values())
-    if len(parts) != 1:
-        return None
-    population = parts[0].honest.population
+def fitted(engine: Engine, state: State) -> list[Plain]:
+    """The population as it is known, column by column: of numbers the density averaged over the posterior, on a grid,
+    where there is one; of levels the share of each at 5 %, 50 % and 95 %."""
     weight = smc.weights(state.particles.log_weight)
     share = np.cumsum(weight)
     rows = np.minimum(np.searchsorted(share, (np.arange(DRAWS) + 0.5) / DRAWS * share[-1]), len(share) - 1)
-    theta = {name: value[rows] for name, value in engine.target.parameters(state.particles.position).items()}
+    theta = engine.target.parameters(state.particles.position)
+    some = {name: value[rows] for name, value in theta.items()}
+    found: list[Plain] = []
+    for part in engine.law.parts.values():
+        if part.levels is not None:
+            shares = np.atleast_2d(part.honest.population.parameters.full(engine.law.theta_of(part, theta))["p"])
+            each = np.broadcast_to(shares, (len(weight), len(part.levels))).T
+            names = [str(level) for level in part.levels]
+            found.append({"column": part.column, "levels": names, "shares": list(map(_quantiles(weight), each))})
+            continue
+        curve = _density(part, engine.law.theta_of(part, some))
+        found += [] if curve is None else [{"column": part.column, **curve}]
+    return found
+
+
+def _density(part: Part, theta: Theta) -> Plain | None:
+    """A column's density averaged over draws of theta; None where there is none."""
+    population = part.honest.population
     try:
         with np.errstate(all="ignore"):
             people = np.asarray(population.quantile((np.arange(100) + 0.5) / 100, theta))  # as many of each draw
@@ -189,16 +221,16 @@ def _grid(low: float, high: float, *, is_discrete: bool) -> Floats:
     return np.linspace(low - 0.05 * (high - low), high + 0.05 * (high - low), GRID)
 
 
-def question_words(query: Query, unit: str) -> str:
+def question_words(query: Query, unit: str, levels: Mapping[str, str] | None = None) -> str:
     """What a query asks, in words."""
     of = f" {unit}" if unit else ""
     about = "" if query.column is None else f"{query.column}: "
-    return about + _asked_words(query, of)
+    return about + _asked_words(query, of, levels or {})
 
 
-def _asked_words(query: Query, of: str) -> str:
+def _asked_words(query: Query, of: str, levels: Mapping[str, str]) -> str:
     if query.levels is not None:
-        return f"which of {', '.join(map(str, query.levels))}"
+        return f"which of {', '.join(levels.get(str(level), str(level)) for level in query.levels)}"
     if query.edges is None:
         return f"a number between {query.low:.4g} and {query.high:.4g}{of}, with noise added"
     if len(query.edges) == 1:

@@ -242,7 +242,7 @@ def create(where: str | os.PathLike[str], survey: Survey, *, simulated: bool = F
     row = (
         FORMAT,
         survey.name,
-        dumps(settings_to_dict(survey._engine.settings), sort_keys=True),
+        dumps(settings_to_dict(survey._engine.settings)),  # as it is: the order of columns is part of a survey
         str(survey._engine.entropy),
         int(simulated),
     )

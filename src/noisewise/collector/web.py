@@ -122,6 +122,9 @@ class Front:
                 "title": self.words.title,
                 "question": self.words.question,
                 "unit": self.words.unit,
+                "input": self.words.input,
+                "levels": self.words.levels,
+                "columns": self.words.to_dict()["columns"],
                 "simulated": store.is_simulated,
             }
         )
