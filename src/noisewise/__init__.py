@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from noisewise.online.survey import Survey
     from noisewise.planning import Plan, plan
     from noisewise.point.estimator import Estimator
+    from noisewise.point.laplace import LaplaceEstimator, laplace_estimator
+    from noisewise.point.models import FiniteModel
     from noisewise.point.optimal import optimal_estimator
     from noisewise.populations.mixture import Mixture
     from noisewise.populations.multivariate import MultivariateNormal
@@ -118,6 +120,7 @@ __all__ = [
     "DifferentRecords",
     "Estimator",
     "Exponential",
+    "FiniteModel",
     "Gamma",
     "GaussianDP",
     "GivenMoments",
@@ -132,6 +135,7 @@ __all__ = [
     "InvalidRelease",
     "InvalidSpec",
     "Joint",
+    "LaplaceEstimator",
     "Ledger",
     "LedgerError",
     "Levels",
@@ -195,6 +199,7 @@ __all__ = [
     "geometric_noise",
     "infer",
     "information",
+    "laplace_estimator",
     "laplace_noise",
     "likelihood_of",
     "make_release",

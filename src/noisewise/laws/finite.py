@@ -404,7 +404,11 @@ def _actions(values: object) -> tuple[float, ...]:
 
 def _action(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= 1e200:
-        raise refusal("actions", "actions must be numbers of at most 1e200 in magnitude")
+        raise refusal(
+            "actions",
+            "actions must be numbers of at most 1e200 in magnitude, one number for each output; an estimator of "
+            "several numbers at once is not released",
+        )
     return float(value)
 
 

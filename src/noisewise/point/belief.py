@@ -22,6 +22,7 @@ from scipy import special
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.point.panels import PriorPanels
 from noisewise.populations.parameters import Array
+from noisewise.printable import shown
 
 LARGEST = 1e100  # of an estimand: its square is a number
 MOST_ENTRIES = 2**25  # of the posterior over points, one row a value of the statistic
@@ -201,7 +202,7 @@ def estimand_values(estimand: Callable[[Array], Any] | None, theta: Array) -> Ar
     if estimand is None:
         return theta
     if not callable(estimand):
-        raise InvalidArgument(f"estimand = {estimand!r:.60} must be a function of the parameter.", argument="estimand")
+        raise InvalidArgument(f"estimand = {shown(estimand)} must be a function of the parameter.", argument="estimand")
     try:
         values = np.asarray(estimand(theta), dtype=float)
     except Exception as fault:
@@ -219,7 +220,7 @@ def estimand_values(estimand: Callable[[Array], Any] | None, theta: Array) -> Ar
     if not np.all(np.abs(values) < LARGEST):
         raise InvalidArgument(
             f"estimand must give one finite number for each of {len(theta)} parameter values; it is not finite, or not "
-            f"below {LARGEST:g}, at {theta[~(np.abs(values) < LARGEST)][0]:.6g}.",
+            f"below {LARGEST:g}, at {theta[~(np.abs(values) < LARGEST)][0]!s:.60}.",
             argument="estimand",
         )
     return values

@@ -20,7 +20,8 @@ from noisewise.joining import refuse_absent_values
 from noisewise.laws import DiscreteLaplace, FiniteLaw, Form
 from noisewise.point.geometric import log_geometric
 from noisewise.populations.parameters import Array
-from noisewise.privacy.guarantee import PureDP
+from noisewise.printable import shown
+from noisewise.privacy.guarantee import PureDP, checked_guarantee
 from noisewise.release import Release
 
 LARGEST_MATRIX = 2**26  # entries: half a gigabyte
@@ -65,7 +66,7 @@ class Estimator:
     actions: Array  # (A,), or (A, m) where the estimand is a vector
     risk: float
     loss: str
-    method: str  # "geometric" or "program"
+    method: str  # "geometric", "program" or "laplace"
     certificate: Certificate
     size: int  # how many values the statistic has
     exact: tuple[tuple[Fraction, ...], ...] | None  # rows, one a value of the statistic; None where there are too many
@@ -122,7 +123,7 @@ class Estimator:
         if self.actions.ndim > 1 or self.size * len(self.actions) > LARGEST_PICTURE:
             raise Unsupported("Only estimators of one number, of at most 2000 values, are drawn.")
         if path is not None and not isinstance(path, str | PathLike):
-            raise InvalidArgument(f"path = {path!r:.60} must name a file.", argument="path")
+            raise InvalidArgument(f"path = {shown(path)} must name a file.", argument="path")
         from noisewise.report.plots import heat_map
 
         answers, place = np.unique(self.actions, return_inverse=True)
@@ -168,6 +169,19 @@ class Estimator:
             )
         refuse_absent_values(release.statistic, release.schema, "an estimator")
         return int(np.clip(release.value[0], 0, self.size - 1))
+
+
+def pure_guarantee(guarantee: object, who: str) -> PureDP:
+    """The guarantee as PureDP; any other kind is refused."""
+    epsilon = checked_guarantee(guarantee).pure_epsilon
+    if epsilon is None:
+        raise InvalidArgument(f"guarantee = {shown(guarantee)}: {who} keeps PureDP(epsilon).", argument="guarantee")
+    return PureDP(epsilon)
+
+
+def pure_at(epsilon: float | Fraction) -> PureDP:
+    """The guarantee of an epsilon."""
+    return PureDP(epsilon)
 
 
 def gap_between(risk: float, bound: float) -> float | None:

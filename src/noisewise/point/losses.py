@@ -24,6 +24,7 @@ from scipy.optimize.elementwise import find_root
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.point.belief import Belief, PointBelief
 from noisewise.populations.parameters import Array
+from noisewise.printable import shown
 
 SEARCHED = 513  # actions looked at before the best is refined
 STEPS = 8  # answers beyond the range of the estimand, for each doubling of the distance
@@ -236,7 +237,7 @@ def read_loss(given: object) -> Loss:
     if callable(given):
         return Custom(given)
     raise InvalidArgument(
-        f"loss = {given!r:.60}: expected 'squared', 'absolute', ('pinball', q) with 0 < q < 1, ('window', h) with h > "
+        f"loss = {shown(given)}: expected 'squared', 'absolute', ('pinball', q) with 0 < q < 1, ('window', h) with h > "
         "0, or a function of the truth and the answer.",
         argument="loss",
     )
@@ -249,5 +250,5 @@ def _positive(value: object, kind: str) -> float:
         number = np.nan
     if not 0 < number < (1 if kind == "pinball" else np.inf):
         wanted = "a number between 0 and 1" if kind == "pinball" else "a number above 0"
-        raise InvalidArgument(f"loss = ({kind!r}, {value!r:.40}): expected {wanted}.", argument="loss")
+        raise InvalidArgument(f"loss = ({kind!r}, {shown(value)}): expected {wanted}.", argument="loss")
     return number

@@ -21,13 +21,15 @@ from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import integer
 from noisewise.point import duality, geometric, program
 from noisewise.point.belief import PointBelief
-from noisewise.point.estimator import Certificate, Estimator, gap_between
+from noisewise.point.estimator import Certificate, Estimator, gap_between, pure_guarantee
 from noisewise.point.exact_rows import exact_rows
 from noisewise.point.losses import Loss, read_loss
-from noisewise.point.models import Problem, read_problem
+from noisewise.point.models import FiniteModel, Problem, read_problem
 from noisewise.point.simplex import dirichlet_alpha, table_estimator
+from noisewise.point.vectors import vector_rows
 from noisewise.populations.parameters import Array
-from noisewise.privacy.guarantee import Guarantee, PureDP, checked_guarantee
+from noisewise.printable import shown
+from noisewise.privacy.guarantee import Guarantee, PureDP
 
 METHODS = ("auto", "geometric", "program")
 MOST_EXACT = 50_000  # entries of a matrix of Fractions: counts of 222 records
@@ -72,19 +74,14 @@ def optimal_estimator(
 
     `model` is a Bernoulli population with n= records, of which the ones are counted (the second of two levels); any
     population with one unknown, with the Count and the schema that are released; a Categorical population with n=; or a
-    `FiniteModel`. `loss` is "squared", "absolute", ("pinball", q),
-    ("window", h) or a function loss(truth, answer) of arrays; `estimand` a function of the parameter, by default the
-    parameter itself. `actions` lists the only answers allowed; otherwise any number may be one. `method` "geometric"
-    and "program" insist on one way; a program begins with `grid` answers.
+    `FiniteModel`, also of a parameter of several numbers (loss "squared", summed over them). `loss` is "squared",
+    "absolute", ("pinball", q), ("window", h) or a function loss(truth, answer) of arrays; `estimand` a function of the
+    parameter, by default the parameter itself. `actions` lists the only answers allowed; otherwise any may be one.
+    `method` "geometric" and "program" insist on one way; a program begins with `grid` answers.
     """
-    epsilon = checked_guarantee(guarantee).pure_epsilon
-    if epsilon is None:
-        raise InvalidArgument(
-            f"guarantee = {guarantee!r:.60}: an optimal estimator keeps PureDP(epsilon).", argument="guarantee"
-        )
-    pure = PureDP(epsilon)
+    pure = pure_guarantee(guarantee, "an optimal estimator")
     if method not in METHODS:
-        raise InvalidArgument(f"method = {method!r:.40}; there are {', '.join(METHODS)}.", argument="method")
+        raise InvalidArgument(f"method = {shown(method)}; there are {', '.join(METHODS)}.", argument="method")
     points = integer(grid, "grid", minimum=2, maximum=100_000)
     wanted = read_loss(loss)
     alpha = dirichlet_alpha(model)
@@ -95,6 +92,13 @@ def optimal_estimator(
                 "anything else as a FiniteModel."
             )
         return table_estimator(alpha, n, pure, method=method, answers=points)
+    if isinstance(model, FiniteModel) and model.theta.ndim == 2 and estimand is None:
+        if wanted.name != "squared" or method == "geometric" or (n, statistic, schema) != (None, None, None):
+            raise Unsupported(
+                "Several numbers are estimated under the loss 'squared', summed over them, by a program, of a "
+                "FiniteModel that says everything itself; for one of them give estimand=lambda theta: theta[:, 0]."
+            )
+        return _of_several(model, pure, actions)
     problem = read_problem(model, wanted, n=n, statistic=statistic, schema=schema, estimand=estimand)
     allowed = None if actions is None else _allowed(actions)
     if method == "geometric" or (method == "auto" and problem.is_path and allowed is None):
@@ -102,6 +106,16 @@ def optimal_estimator(
         if found is not None:
             return found
     return _by_program(problem, wanted, pure, allowed, points)
+
+
+def _of_several(model: FiniteModel, guarantee: PureDP, actions: ArrayLike | None) -> Estimator:
+    """The estimator of a parameter of several numbers."""
+    found = vector_rows(
+        model.theta, model.prior, model.likelihood, model.neighbours, guarantee.epsilon, actions=actions
+    )
+    gap = None if found.bound is None else gap_between(found.risk, found.bound)
+    certificate = Certificate(guarantee, found.largest_ratio, found.bound, gap, found.because)
+    return Estimator(found.actions, found.risk, "squared", "program", certificate, len(found.rows), found.rows)
 
 
 def _by_noise(problem: Problem, loss: Loss, guarantee: PureDP, *, is_asked: bool, is_free: bool) -> Estimator | None:

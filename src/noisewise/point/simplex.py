@@ -26,6 +26,7 @@ from noisewise.exact import integer
 from noisewise.point import program
 from noisewise.point.estimator import Certificate, Estimator
 from noisewise.point.exact_rows import exact_rows
+from noisewise.point.vectors import bayes_answers, possible_columns, solved_matrix, squared_costs
 from noisewise.populations.distribution import CategoricalLaw
 from noisewise.populations.parameters import Array
 from noisewise.populations.population import Population
@@ -37,9 +38,6 @@ MOST_ENTRIES = 4_000_000
 MOST_EXACT = 400_000
 SERIES = 100.0  # natural logarithms after which a geometric series, times a polynomial, has ended
 SMALLEST_EPSILON = 0.001  # with less, the noise is wider than any table that can be written out
-NEVER = 1e-9
-ROUNDS = 5
-CLOSE = 1e-6  # a round that lowers the risk by less than this share of it is the last
 
 UNKNOWN = "Geometric noise on the simplex, then the Bayes answer; how much better an estimator can be is not known."
 
@@ -73,12 +71,12 @@ def table_estimator(alpha: Array, n: object, guarantee: PureDP, *, method: str, 
     weights, mean, variance = _posterior(tables, alpha)
     epsilon = float(guarantee.epsilon)
     has_noise = guarantee.epsilon >= SMALLEST_EPSILON and (records + 1) ** len(alpha) <= MOST_OUTPUTS
-    noise = _possible(folded_noise(tables, epsilon)) if has_noise else np.ones((count, 1))
+    noise = possible_columns(folded_noise(tables, epsilon)) if has_noise else np.ones((count, 1))
     found: list[Estimator] = []
     if method != "geometric":
         likeliest = np.argsort(-(weights @ noise), kind="stable")[: 2 * count]
-        begun = np.concatenate([_spread(len(alpha), answers), _bayes(weights, mean, noise[:, likeliest])])
-        solved = _program(weights, mean, variance, tables, epsilon, begun)
+        begun = np.concatenate([_spread(len(alpha), answers), bayes_answers(weights, mean, noise[:, likeliest])])
+        solved = solved_matrix(weights, mean, variance, neighbouring(tables), epsilon, begun)
         found.append(_decided("program", guarantee, tables, alpha, solved))
     if method != "program" and has_noise:
         found.append(_decided("geometric", guarantee, tables, alpha, noise))
@@ -90,10 +88,10 @@ def _decided(method: str, guarantee: PureDP, tables: Array, alpha: Array, matrix
     if matrix.size > MOST_EXACT:
         raise Unsupported(f"A matrix of {matrix.shape} exact probabilities is too large; use infer on a Histogram.")
     weights, mean, variance = _posterior(tables, alpha)
-    actions, spare = _bayes(weights, mean, matrix), int(np.argmax(weights @ matrix))
+    actions, spare = bayes_answers(weights, mean, matrix), int(np.argmax(weights @ matrix))
     rows, ratio = exact_rows(matrix, neighbouring(tables), guarantee.epsilon, spare=spare)
     exact = np.array([[float(p) for p in row] for row in rows])
-    risk = float((exact * _costs(weights, mean, variance, actions)).sum())
+    risk = float((exact * squared_costs(weights, mean, variance, actions)).sum())
     certificate = Certificate(guarantee, ratio, None, None, UNKNOWN if method == "geometric" else program.CHOSEN)
     return Estimator(actions, risk, "squared", method, certificate, len(tables), rows)
 
@@ -162,42 +160,9 @@ def _posterior(tables: Array, alpha: Array) -> tuple[Array, Array, Array]:
     return np.exp(log_weights - logsumexp(log_weights)), mean, variance
 
 
-def _costs(weights: Array, mean: Array, variance: Array, actions: Array) -> Array:
-    """P(s) E[|p - a|^2 | s], (S, M)."""
-    distance = ((mean[:, None, :] - actions[None, :, :]) ** 2).sum(axis=-1)
-    return np.asarray(weights[:, None] * (variance[:, None] + distance))
-
-
 def _spread(cells: int, answers: int) -> Array:
     """About `answers` points spread over the simplex."""
     resolution = 1
     while math.comb(resolution + cells, cells - 1) <= answers:
         resolution += 1
     return compositions(resolution, cells) / resolution
-
-
-def _possible(matrix: Array) -> Array:
-    """The columns that some table gives a probability above a solver's way to write 0."""
-    return np.asarray(matrix[:, matrix.max(axis=0) > NEVER])
-
-
-def _bayes(weights: Array, mean: Array, matrix: Array) -> Array:
-    """The posterior mean given each output, (Z, m)."""
-    joint = weights[:, None] * matrix
-    return np.asarray(joint.T @ mean / joint.sum(axis=0)[:, None])
-
-
-def _program(weights: Array, mean: Array, variance: Array, tables: Array, epsilon: float, begun: Array) -> Array:
-    """The matrix of the program, solved again with the Bayes answers of its own columns until they no longer help.
-
-    Bayes answers are no worse than those a column was solved with, so the risk falls from round to round.
-    """
-    pairs, actions, previous = neighbouring(tables), begun, np.inf
-    for _ in range(ROUNDS):
-        matrix = _possible(program.solve(_costs(weights, mean, variance, actions), pairs, epsilon).matrix)
-        better = _bayes(weights, mean, matrix)
-        risk = float((matrix * _costs(weights, mean, variance, better)).sum())
-        if previous - risk <= CLOSE * risk:
-            break
-        actions, previous = np.concatenate([begun, better]), risk
-    return matrix

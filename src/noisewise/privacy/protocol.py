@@ -25,6 +25,7 @@ from typing import ClassVar, Self, TypeAlias, TypeVar, cast
 
 from noisewise.errors import Incomparable, InvalidArgument, InvalidSpec, Unregistered
 from noisewise.exact import fraction, integer, text
+from noisewise.printable import shown
 
 Number: TypeAlias = int | float | str | Fraction | Decimal
 Parts: TypeAlias = tuple[Fraction, ...]
@@ -215,7 +216,7 @@ def checked_guarantee(value: object) -> Guarantee:
     """A guarantee of a registered kind, or a sentence that names the kinds."""
     if not isinstance(value, Guarantee):
         raise InvalidArgument(
-            f"guarantee = {value!r:.60}; use PureDP(epsilon), ApproxDP(epsilon, delta), ZeroConcentratedDP(rho) or "
+            f"guarantee = {shown(value)}; use PureDP(epsilon), ApproxDP(epsilon, delta), ZeroConcentratedDP(rho) or "
             "GaussianDP(mu).",
             argument="guarantee",
         )
