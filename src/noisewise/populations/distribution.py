@@ -16,6 +16,7 @@ import numpy as np
 from scipy import special
 
 from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.populations.discrete_sums import DiscreteSums, is_added_up
 from noisewise.populations.moments import (
     quantile_moments,
     scipy_moments_are_closed,
@@ -499,14 +500,27 @@ class FromScipy:
         method = self.distribution.logpmf if self.is_discrete else self.distribution.logpdf
         return np.asarray(method(x, **self._arguments(p)))
 
+    def _sums(self, p: Values, farthest: float) -> DiscreteSums | None:
+        """The cdf of a law that says only its probabilities, added up for all rows together; None else."""
+        if not is_added_up(self.distribution):
+            return None
+        return DiscreteSums.of(self.distribution, self._arguments(p), upto=farthest)
+
     def cdf(self, x: Any, p: Values) -> Array:
+        farthest = float(np.max(x, initial=-np.inf) - np.min(p.get("loc", 0.0)))
+        if np.ndim(x) and (sums := self._sums(p, farthest)) is not None:
+            return sums.cdf(x)
         return np.asarray(self.distribution.cdf(x, **self._arguments(p)))
 
     def survival(self, x: Any, p: Values) -> Array:
+        if is_added_up(self.distribution):
+            return np.asarray(1 - self.cdf(x, p))
         return np.asarray(self.distribution.sf(x, **self._arguments(p)))
 
     def quantile(self, u: Any, p: Values) -> Array:
         arguments = self._arguments(p)
+        if np.ndim(u) and (sums := self._sums(p, np.inf)) is not None:
+            return sums.quantile(u)
         if self.is_discrete:
             return np.asarray(self.distribution.ppf(u, **arguments))
         # The standard quantile is taken once for all rows that differ in location and scale alone.
@@ -514,9 +528,13 @@ class FromScipy:
         return np.asarray(loc + scale * self.distribution.ppf(u, **arguments))
 
     def upper_quantile(self, v: Any, p: Values) -> Array:
+        if is_added_up(self.distribution):
+            return self.quantile(1 - np.asarray(v), p)
         return np.asarray(self.distribution.isf(v, **self._arguments(p)))
 
     def sample(self, rng: np.random.Generator, shape: tuple[int, ...], p: Values) -> Array:
+        if is_added_up(self.distribution):
+            return self.quantile(rng.random(shape), p)
         return np.asarray(self.distribution.rvs(**self._arguments(p), size=shape, random_state=rng), dtype=float)
 
     def location_scale(self, p: Values) -> tuple[Array, Array] | None:
@@ -533,6 +551,8 @@ class FromScipy:
         """
         if not scipy_moments_are_closed(self.distribution) and scipy_quantiles_are_closed(self.distribution):
             return quantile_moments(self, p)
+        if not scipy_moments_are_closed(self.distribution) and (sums := self._sums(p, np.inf)) is not None:
+            return sums.moments()
         arguments = self._arguments(p)
         loc, scale = arguments.pop("loc"), arguments.pop("scale", 1.0)
         with np.errstate(all="ignore"), warnings.catch_warnings():

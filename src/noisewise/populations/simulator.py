@@ -435,7 +435,9 @@ def _(
 
 
 @records_from_base.register
-def _(population: Simulator, schema: Schema, u: Mapping[str, Array], theta: Theta, columns: Iterable[str]) -> Any:
+def _(
+    population: Simulator, schema: Schema, u: Mapping[str, Array], theta: Theta, columns: Iterable[str]
+) -> dict[str, Array]:
     del schema, u, theta, columns
     raise Unsupported(
         f"{population!r:.80} is known by its draws alone, so its records are no functions of uniform numbers, "
@@ -496,12 +498,12 @@ class SimulatedColumn:
             batches = [self.simulator.batch(point, b)[self.column] for b in range(N_BATCHES)]
             yield np.concatenate(batches)
 
-    def _each(self, x: Any, p: Values, read: Callable[[Floats, Floats], Floats]) -> Array:
+    def _each(self, x: ArrayLike, p: Values, read: Callable[[Floats, Floats], Floats]) -> Array:
         """A function of the values and of x (M,) or (K, M) at each row: (K, M)."""
         at = np.atleast_2d(np.asarray(x, np.float64))
         return np.stack([read(values, at[min(k, len(at) - 1)]) for k, values in enumerate(self._bank(p))])
 
-    def log_density(self, x: Any, p: Values) -> Array:
+    def log_density(self, x: ArrayLike, p: Values) -> Array:
         """The logarithm of the share of records that are x, for whole numbers; a density is not known."""
         if not self.is_discrete:
             raise Unsupported(
@@ -514,7 +516,7 @@ class SimulatedColumn:
         with np.errstate(divide="ignore"):
             return np.log(self._each(x, p, read))
 
-    def cdf(self, x: Any, p: Values) -> Array:
+    def cdf(self, x: ArrayLike, p: Values) -> Array:
         def read(values: Floats, at: Floats) -> Floats:
             if at.size > FEW:
                 return np.searchsorted(np.sort(values), at, side="right") / values.size
@@ -522,10 +524,10 @@ class SimulatedColumn:
 
         return self._each(x, p, read)
 
-    def survival(self, x: Any, p: Values) -> Array:
+    def survival(self, x: ArrayLike, p: Values) -> Array:
         return np.asarray(1 - self.cdf(x, p))
 
-    def quantile(self, u: Any, p: Values) -> Array:
+    def quantile(self, u: ArrayLike, p: Values) -> Array:
         def read(values: Floats, at: Floats) -> Floats:
             ranked = np.sort(values)
             if self.is_discrete:
@@ -534,7 +536,7 @@ class SimulatedColumn:
 
         return self._each(u, p, read)
 
-    def upper_quantile(self, v: Any, p: Values) -> Array:
+    def upper_quantile(self, v: ArrayLike, p: Values) -> Array:
         return self.quantile(1 - np.asarray(v, np.float64), p)
 
     def sample(self, rng: np.random.Generator, shape: tuple[int, ...], p: Values) -> Array:
