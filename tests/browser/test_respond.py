@@ -374,9 +374,9 @@ AGAIN = (
     'element("h2", { textContent: t().receipt })',
 )
 PREVIEW = (
-    "sentCard(query, survey), pretendCard",
+    "sentCard(query, words), pretendCard",
     'element("button", { type: "button", textContent: "Preview", onclick: () => say(String(answerTo(query, '
-    "typedValue(query)))) }), sentCard(query, survey), pretendCard",
+    "typedValue(query)))) }), sentCard(query, words), pretendCard",
 )
 
 
