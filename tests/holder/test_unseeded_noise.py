@@ -87,8 +87,8 @@ GENERATORS = {"random", "default_rng", "RandomState", "SystemRandom", "urandom",
 NOISE = {"secrets", "make_laplace", "make_gaussian", "make_noise", "make_geometric", "make_randomized_response"}
 NOISE |= {"then_laplace", "then_gaussian", "then_noise", "then_geometric", "measurements"}
 # The ledger's secret salt and the data set's random id are no noise.
-# Nor are a survey's invitations and operator's token, and the salt under which a server forgets who asked.
-SALT = {"holder/ledger.py", "holder/ledger_chain.py", "collector/board.py", "collector/limits.py"}
+# Nor are a survey's invitations, receipts and operator's token, and the salt under which a server forgets who asked.
+SALT = {"holder/ledger.py", "holder/ledger_chain.py", "collector/board.py", "collector/desk.py", "collector/limits.py"}
 
 
 def names_in(source):

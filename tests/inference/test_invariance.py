@@ -20,21 +20,17 @@ from scipy.special import log_ndtr, ndtr
 from noisewise.evaluate.discrepancy import uniformity
 from noisewise.inference.kernels import (
     Walk,
-    averaged,
-    averaged_records,
-    averaged_sequential,
     choose,
-    correlated,
     decide,
     draw_index,
     joint,
-    latent,
     log_mean_exp,
     take,
 )
 from noisewise.inference.kernels import slice as slice_kernel
 from noisewise.inference.kernels.leaping_slice import LeapingSlice
 from noisewise.inference.kernels.slice import Slice
+from noisewise.published.samplers import averaged, averaged_records, averaged_sequential, correlated, latent
 from noisewise.published.samplers.averaged import Averaged
 from noisewise.published.samplers.averaged_records import AveragedRecords
 from noisewise.published.samplers.averaged_sequential import AveragedSequential

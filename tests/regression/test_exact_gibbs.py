@@ -18,7 +18,8 @@ from regression_worlds import draw_world, pairs_of, uniforms
 from scipy import stats
 
 from noisewise.errors import Unsupported
-from noisewise.regression import exact_gibbs, gibbs_moments
+from noisewise.published.regression import gibbs_moments
+from noisewise.regression import exact_gibbs
 from noisewise.regression.problem import GivenX, Problem
 
 

@@ -9,7 +9,8 @@ from regression_worlds import draw_world, pairs_of
 from scipy import stats
 
 from noisewise.errors import Unsupported
-from noisewise.regression import exact_gibbs, fixed_s
+from noisewise.published.regression import fixed_s
+from noisewise.regression import exact_gibbs
 from noisewise.regression.problem import GivenX
 
 

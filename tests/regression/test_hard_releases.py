@@ -8,7 +8,8 @@ from regression_oracles import same_law
 from regression_worlds import draw_world
 
 from noisewise.errors import Unsupported
-from noisewise.regression import exact_gibbs, fixed_s, gibbs_moments, normal_x
+from noisewise.published.regression import fixed_s, gibbs_moments, normal_x
+from noisewise.regression import exact_gibbs
 
 NOISE_AWARE = {
     "exact-gibbs": exact_gibbs.sample,

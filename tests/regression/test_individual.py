@@ -8,7 +8,8 @@ from regression_oracles import same_law
 from regression_worlds import draw_world
 
 from noisewise.errors import Unsupported
-from noisewise.regression import exact_gibbs, individual
+from noisewise.published.regression import individual
+from noisewise.regression import exact_gibbs
 from noisewise.regression.problem import GivenX
 
 RUN = {"chains": 1, "draws": 1000, "warmup": 500}

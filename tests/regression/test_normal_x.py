@@ -8,7 +8,8 @@ from regression_oracles import ALARM, agrees, exact_moments, same_law, smallest_
 from regression_worlds import draw_world, pairs_of, uniforms
 
 from noisewise.errors import Unsupported
-from noisewise.regression import exact_gibbs, normal_x
+from noisewise.published.regression import normal_x
+from noisewise.regression import exact_gibbs
 from noisewise.regression.problem import GivenX
 
 
