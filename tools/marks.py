@@ -6,7 +6,7 @@
 
 Everything but the walk of `choose` is read from the syntax tree of `src/noisewise`, without importing it. A *kind* is a
 class that stands for a law, a statistic, a guarantee, a population or a model; taking one apart by its class is what a
-protocol should make unnecessary, so a protocol itself is no kind.
+protocol should make unnecessary, so a protocol itself is no kind, nor is a named tuple, which is plain data.
 """
 
 from __future__ import annotations
@@ -87,8 +87,10 @@ def members(kind: str, sources: dict[Path, ast.Module]) -> set[str]:
     for path, tree in sources.items():
         place = path.relative_to(PACKAGE).as_posix()
         if any(place == room or place.startswith(f"{room}/") for room in ROOMS_OF[kind]):
-            found |= {node.name for node in tree.body if isinstance(node, ast.ClassDef) and node.name[0] != "_"
-                      and "Protocol" not in {name for base in node.bases for name in names_in(base)}}  # fmt: skip
+            for node in tree.body:
+                bases = {name for base in getattr(node, "bases", ()) for name in names_in(base)}
+                if isinstance(node, ast.ClassDef) and node.name[0] != "_" and not bases & {"Protocol", "NamedTuple"}:
+                    found.add(node.name)
     return found
 
 

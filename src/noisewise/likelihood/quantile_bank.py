@@ -35,7 +35,7 @@ from noisewise.release import NoisyValue
 from noisewise.statistics.order import quantile_statistic
 from noisewise.types import Floats, Ints
 
-__all__ = ["QuantileBank"]
+__all__ = ["QuantileBank", "log_normaliser"]
 
 FEWEST, MOST = 16, 128  # base draws in one scramble
 NEAR = 6  # ranks on each side of the target that are all looked at
@@ -158,7 +158,7 @@ class QuantileBank(BankLaw):
             own = self.beside[knot]
             values[int(self.knots[knot])] = at = self._values(table, own, log_below, log_above)
             gaps = np.diff(at, axis=1, prepend=self.bounds[0], append=self.bounds[1])
-            logs[int(self.knots[knot])] = -_log_normaliser(np.maximum(gaps, 0.0), own.log_weight) + math.log(self.step)
+            logs[int(self.knots[knot])] = -log_normaliser(np.maximum(gaps, 0.0), own.log_weight) + math.log(self.step)
         return r, log_r, logs, values
 
     def _values(self, table: Table, own: Beside, log_below: float, log_above: float) -> Floats:
@@ -186,7 +186,7 @@ def _ranks(rank: int, n: int, *, least: int, fine: float) -> Ints:
     return np.array(sorted(found), dtype=np.int64)
 
 
-def _log_normaliser(gaps: Floats, log_weight: Floats) -> Floats:
+def log_normaliser(gaps: Floats, log_weight: Floats) -> Floats:
     """log of the weighted sum of the gaps, (B,); on the logarithmic scale where only far gaps are open."""
     total = gaps @ np.exp(log_weight)
     found = np.log(np.maximum(total, TINY))

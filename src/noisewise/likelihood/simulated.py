@@ -39,11 +39,14 @@ from noisewise.likelihood.independent_sums import possible_records
 from noisewise.likelihood.large_table import LargeTable
 from noisewise.likelihood.model import GroupLaw, Parameters, numerical_score, scalar_supports
 from noisewise.likelihood.normal_sum import Noise, NormalSum, row_of
+from noisewise.likelihood.quantile_bank import log_normaliser
 from noisewise.likelihood.record_points import unlisted_records
 from noisewise.likelihood.scrambles import log_mean
-from noisewise.populations.cleaned import attach, row_moments
+from noisewise.populations.averages import N_BATCHES
+from noisewise.populations.cleaned import attach, row_moments, single_rows
+from noisewise.populations.drawing import Point
 from noisewise.populations.parameters import Array, Theta, rows_of
-from noisewise.populations.simulator import N_BATCHES, Point, Simulator
+from noisewise.populations.simulator import Simulator
 from noisewise.release import NoisyValue
 from noisewise.schema import Schema
 from noisewise.statistics import Histogram, Marginals, Sort
@@ -144,8 +147,10 @@ class SimulatedLaw(GroupLaw):
         """log p without each of the batches, (K, 8); None while noise is mixed over theta."""
         if self.mixing:
             return None
-        each = [self.make(self.simulator.without(k)).log_likelihood(theta) for k in range(N_BATCHES)]
-        return np.stack(each, axis=1)
+        laws = [self.make(self.simulator.without(k)) for k in range(N_BATCHES)]
+        # Row by row, so that one bank of records serves all eight whatever is remembered.
+        rows = [np.concatenate([law.log_likelihood(row) for law in laws]) for row in single_rows(theta)]
+        return np.stack(rows)
 
     def error(self, theta: Theta) -> Array:
         """The Monte Carlo standard error of log p(y | theta), (K,)."""
@@ -485,7 +490,5 @@ def _log_noise(release: NoisyValue, records: Mapping[str, Floats]) -> Array:
     low, high = statistic.bounds(release.schema)
     log_w = -float(law.epsilon) / 2 * np.abs(np.arange(shape[-1] + 1) - float(statistic.q * shape[-1]))
     below = np.sum(values < release.value[0] * law.step, axis=-1)
-    gaps = np.diff(values, axis=-1, prepend=low, append=high) / law.step
-    with np.errstate(divide="ignore"):
-        logs = np.log(np.maximum(gaps, 0.0)) + log_w
-    return np.asarray(log_w[below] - np.logaddexp.reduce(logs, axis=-1))
+    gaps = np.maximum(np.diff(values, axis=-1, prepend=low, append=high), 0.0)
+    return np.asarray(log_w[below] + math.log(law.step) - log_normaliser(gaps, log_w))

@@ -21,17 +21,16 @@ where the schema refuses it. A column with levels is drawn as the index of its l
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import integer
+from noisewise.populations.averages import N_BATCHES, Averages, BankMoments, Memory
 from noisewise.populations.cleaned import (
     CellStatistic,
     attach,
@@ -44,6 +43,7 @@ from noisewise.populations.cleaned import (
     single_rows,
     sum_moments,
 )
+from noisewise.populations.drawing import Draw, Point, drawn, tried
 from noisewise.populations.parameters import (
     REAL,
     Array,
@@ -56,58 +56,26 @@ from noisewise.populations.parameters import (
     rows_of,
 )
 from noisewise.populations.population import Population
+from noisewise.populations.simulated_column import SimulatedColumn
 from noisewise.printable import shown
 from noisewise.schema import Bounded, Schema
 from noisewise.statistics import Records
 from noisewise.statistics.evaluation import cell_counts
 from noisewise.statistics.feature import Feature
 from noisewise.statistics.tables import Marginals, refuse_tied
-from noisewise.types import Bools, Floats, Values
+from noisewise.types import Bools, Floats
 
-__all__ = ["N_BATCHES", "Simulator"]
+__all__ = ["Simulator"]
 
-N_BATCHES = 8
 USUAL_SIZE = 2**16  # records of a bank of which nobody has said how large it should be
-TRIED, FEW, MANY = 2048, 7, 2**15  # records with which a function is tried
+MANY = 2**15  # records with which a function is tried for jumps
 TRIED_ROWS = 4
-MOST_KEPT = 20_000  # parameters whose averages are remembered
 MOST_REDRAWS = 1000
 STEP = 0.05  # of the spread of a prior: over so much a slope is taken
 NEAR = 0.0, 0.01  # two places, as shares of the way from one theta to another
 JUMP, JUMPING = 0.1, 1e-3  # of the range of records, and the share of them that may jump so far
 SIMPLEX = Support(0.0, 1.0, size=0)
 NO_SCATTER: Floats = np.zeros((0, 0))
-
-Point: TypeAlias = dict[str, Any]  # every parameter at one theta: a number, or an array of probabilities
-Draw: TypeAlias = Callable[[np.random.Generator, Point, int], Mapping[str, ArrayLike]]
-
-
-class _Pooled(NamedTuple):
-    """What a bank says of the features of a record."""
-
-    records: float  # that were inside the bounds
-    mean: Floats  # (d,)
-    covariance: Floats  # (d, d); empty where only means were asked for
-
-
-class _Averages(NamedTuple):
-    """The same by batches: how many records, their means, and their scatters about those."""
-
-    records: Floats  # (8,)
-    mean: Floats  # (8, d)
-    scatter: Floats  # (8, d, d), or (8, 0, 0) where only means were asked for
-
-    def pooled(self, left_out: int | None) -> _Pooled:
-        """Of all batches together, but one that may be left out."""
-        kept = np.arange(N_BATCHES) != (-1 if left_out is None else left_out)
-        count, scatter = self.records[kept], self.scatter[kept].sum(axis=0)
-        total = float(count.sum())
-        if total == 0:
-            return _Pooled(0.0, np.full(self.mean.shape[1], np.nan), np.full(scatter.shape, np.nan))
-        mean = count @ self.mean[kept] / total
-        away = self.mean[kept] - mean
-        between = (count[:, None] * away).T @ away if scatter.size else scatter
-        return _Pooled(total, mean, (scatter + between) / total)
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
@@ -139,7 +107,7 @@ class Simulator:
     size: int | None  # records of the bank; None where the releases are to say it
     left_out: int | None  # a batch that is not counted
     _steps: Mapping[str, float]
-    _kept: OrderedDict[tuple[object, ...], _Averages]  # by size, question and theta; shared by copies
+    _memory: Memory  # by size, question and theta; shared by copies
 
     def __init__(self, draw: Draw, /, **parameters: object) -> None:
         if not callable(draw):
@@ -148,17 +116,17 @@ class Simulator:
                 "array of n numbers.",
                 argument="draw",
             )
-        domains = {name: SIMPLEX if _is_vector(value) else REAL for name, value in parameters.items()}
         object.__setattr__(self, "draw", draw)
-        object.__setattr__(self, "parameters", read_parameters(parameters, domains, None, ()))
+        object.__setattr__(self, "parameters", read_parameters(parameters, _domains(parameters), None, ()))
         object.__setattr__(self, "given", tuple(parameters.items()))
         for name, value in (("columns", ()), ("size", None), ("left_out", None), ("whole", frozenset())):
             object.__setattr__(self, name, value)
-        object.__setattr__(self, "_kept", OrderedDict())
+        object.__setattr__(self, "_memory", Memory())
         object.__setattr__(self, "_steps", _steps(self.parameters))
-        tried = _tried(self)
-        object.__setattr__(self, "columns", tuple(tried))
-        whole = {name for name, x in tried.items() if np.all(x == np.floor(x))}
+        theta = self.sample_prior(np.random.default_rng(0), TRIED_ROWS) if self.free else {}
+        found = tried(draw, [self.point(theta, row) for row in range(rows_of(theta))])
+        object.__setattr__(self, "columns", tuple(found))
+        whole = {name for name, x in found.items() if np.all(x == np.floor(x))}
         object.__setattr__(self, "whole", frozenset(whole))
 
     def __repr__(self) -> str:
@@ -196,7 +164,8 @@ class Simulator:
 
     def marginal(self, column: str) -> Population:
         """The law of one column, by the bank."""
-        return Population(SimulatedColumn(self, column), **dict(self.given))
+        given = dict(self.given)
+        return Population(SimulatedColumn(column, _domains(given), column in self.whole, self.batch), **given)
 
     def theta_of(self, column: str, theta: Theta) -> Theta:
         """All parameters: nobody says which a column depends on."""
@@ -250,7 +219,7 @@ class Simulator:
 
     def records(self, rng: np.random.Generator, point: Point, n: int) -> dict[str, Floats]:
         """n records at one theta, by column, as the function draws them."""
-        found = _drawn(self.draw, rng, point, n)
+        found = drawn(self.draw, rng, point, n)
         if self.columns and set(found) != set(self.columns):
             raise Unsupported(
                 f"draw gave the columns {', '.join(self.columns)} when it was first tried, and {', '.join(found)} now: "
@@ -281,7 +250,7 @@ class Simulator:
                 return {name: np.concatenate([piece[name] for piece in pieces])[:n] for name in columns}
         raise Unsupported("Under some parameters almost no record of this population lies inside the declared bounds.")
 
-    def averages(self, schema: Schema, features: tuple[Feature, ...], point: Point) -> _Averages:
+    def averages(self, schema: Schema, features: tuple[Feature, ...], point: Point) -> Averages:
         """What the batches say of these features of one cleaned record."""
         columns = frozenset[str]().union(*(feature.columns() for feature in features))
 
@@ -337,12 +306,11 @@ class Simulator:
         point: Point,
         summed: Callable[[Mapping[str, Floats], int], tuple[Floats, Floats]],
         d: int,
-    ) -> _Averages:
+    ) -> Averages:
         """The answer of each batch to a question, kept for the next time it is asked at the same theta."""
         key = (self.bank_size, *question, *(np.asarray(value).tobytes() for value in point.values()))
-        if key in self._kept:
-            self._kept.move_to_end(key)
-            return self._kept[key]
+        if (known := self._memory.get(key)) is not None:
+            return known
         counts, means, scatters = np.zeros(N_BATCHES), np.zeros((N_BATCHES, d)), dict[int, Floats]()
         for k in range(N_BATCHES):
             records = self.cleaned(schema, self.batch(point, k), columns)
@@ -351,9 +319,8 @@ class Simulator:
                 means[k], scatters[k] = summed(records, size)
         shape = next(iter(scatters.values()), NO_SCATTER).shape
         every = np.stack([scatters.get(k, np.zeros(shape)) for k in range(N_BATCHES)])
-        self._kept[key] = found = _Averages(counts, means, every)
-        while len(self._kept) > MOST_KEPT:
-            self._kept.popitem(last=False)
+        found = Averages(counts, means, every)
+        self._memory.keep(key, found)
         return found
 
 
@@ -380,7 +347,7 @@ def _(population: Simulator, schema: Schema, columns: Iterable[str], theta: Thet
     return np.array([count.sum() > 0 for count in found])
 
 
-def _moments(population: Simulator, schema: Schema, features: Sequence[Feature], theta: Theta) -> list[_Pooled]:
+def _moments(population: Simulator, schema: Schema, features: Sequence[Feature], theta: Theta) -> list[BankMoments]:
     """What the bank says of the features at each row of theta."""
     _check_columns(population, frozenset[str]().union(*(feature.columns() for feature in features)))
     rows = range(rows_of(theta))
@@ -440,7 +407,7 @@ def _(
 ) -> dict[str, Array]:
     del schema, u, theta, columns
     raise Unsupported(
-        f"{population!r:.80} is known by its draws alone, so its records are no functions of uniform numbers, "
+        f"{shown(population, 80)} is known by its draws alone, so its records are no functions of uniform numbers, "
         "which is what this would need."
     )
 
@@ -466,91 +433,9 @@ def _within(x: Floats, schema: Schema, name: str) -> Floats:
     return x
 
 
-# ---- one column by itself, for answers ----
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SimulatedColumn:
-    """The law of one column, by the records of the bank: what `populations.distribution.Distribution` asks for."""
-
-    simulator: Simulator
-    column: str
-    name: ClassVar[str] = "simulated"
-    standard: ClassVar[tuple[Any, ...]] = ()
-    scipy_law: ClassVar[None] = None
-    in_unit: ClassVar[tuple[str, ...]] = ()
-
-    @property
-    def domains(self) -> Mapping[str, Support]:
-        return {name: SIMPLEX if _is_vector(value) else REAL for name, value in self.simulator.given}
-
-    @property
-    def is_discrete(self) -> bool:
-        return self.column in self.simulator.whole
-
-    def _bank(self, p: Values) -> Iterator[Floats]:
-        """The bank's values of the column at each row of the parameters."""
-        vectors = {name for name, domain in self.domains.items() if domain.size is not None}
-        given = {name: np.asarray(value) if name in vectors else np.ravel(value) for name, value in p.items()}
-        for k in range(rows_of(given)):
-            point = {name: value[min(k, len(value) - 1)] for name, value in given.items()}
-            point = {name: value if name in vectors else float(value) for name, value in point.items()}
-            batches = [self.simulator.batch(point, b)[self.column] for b in range(N_BATCHES)]
-            yield np.concatenate(batches)
-
-    def _each(self, x: ArrayLike, p: Values, read: Callable[[Floats, Floats], Floats]) -> Array:
-        """A function of the values and of x (M,) or (K, M) at each row: (K, M)."""
-        at = np.atleast_2d(np.asarray(x, np.float64))
-        return np.stack([read(values, at[min(k, len(at) - 1)]) for k, values in enumerate(self._bank(p))])
-
-    def log_density(self, x: ArrayLike, p: Values) -> Array:
-        """The logarithm of the share of records that are x, for whole numbers; a density is not known."""
-        if not self.is_discrete:
-            raise Unsupported(
-                f"{self.column} is known by draws alone, which have no density; ask for shares, quantiles or moments."
-            )
-
-        def read(values: Floats, at: Floats) -> Floats:
-            return np.array([np.count_nonzero(values == one) for one in at]) / values.size
-
-        with np.errstate(divide="ignore"):
-            return np.log(self._each(x, p, read))
-
-    def cdf(self, x: ArrayLike, p: Values) -> Array:
-        def read(values: Floats, at: Floats) -> Floats:
-            if at.size > FEW:
-                return np.searchsorted(np.sort(values), at, side="right") / values.size
-            return np.array([np.count_nonzero(values <= one) for one in at]) / values.size
-
-        return self._each(x, p, read)
-
-    def survival(self, x: ArrayLike, p: Values) -> Array:
-        return np.asarray(1 - self.cdf(x, p))
-
-    def quantile(self, u: ArrayLike, p: Values) -> Array:
-        def read(values: Floats, at: Floats) -> Floats:
-            ranked = np.sort(values)
-            if self.is_discrete:
-                return ranked[np.clip(np.ceil(at * values.size).astype(np.int64) - 1, 0, values.size - 1)]
-            return np.interp(at * (values.size - 1), np.arange(values.size), ranked)
-
-        return self._each(u, p, read)
-
-    def upper_quantile(self, v: ArrayLike, p: Values) -> Array:
-        return self.quantile(1 - np.asarray(v, np.float64), p)
-
-    def sample(self, rng: np.random.Generator, shape: tuple[int, ...], p: Values) -> Array:
-        return self.quantile(rng.random(shape), p)
-
-    def location_scale(self, p: Values) -> tuple[Array, Array] | None:
-        return None
-
-    def moments(self, p: Values) -> tuple[Array, Array]:
-        found = [(values.mean(), values.var()) for values in self._bank(p)]
-        return np.array([[mean] for mean, _ in found]), np.array([[variance] for _, variance in found])
-
-
-# ---- a function, tried ----
+def _domains(parameters: Mapping[str, object]) -> dict[str, Support]:
+    """Lists of probabilities are shares; any other parameter is a number."""
+    return {name: SIMPLEX if _is_vector(value) else REAL for name, value in parameters.items()}
 
 
 def _is_vector(value: object) -> bool:
@@ -558,73 +443,7 @@ def _is_vector(value: object) -> bool:
     return offers(value, "alpha") if is_prior(value) else isinstance(value, list | tuple | np.ndarray)
 
 
-def _drawn(draw: Draw, rng: np.random.Generator, point: Point, n: int) -> dict[str, Floats]:
-    """What a function gives, as arrays of n finite numbers by column; told what is wrong with it else."""
-    try:
-        with np.errstate(all="ignore"):
-            given = draw(rng, dict(point), n)
-    except Exception as error:
-        raise Unsupported(
-            f"draw(rng, theta, n) failed at {_where(point)}: {type(error).__name__}: {error!s:.200}"
-        ) from error
-    if not isinstance(given, Mapping) or not given or not all(isinstance(name, str) and name for name in given):
-        raise Unsupported(
-            f"draw(rng, theta, n) must return a mapping from column names to arrays of n numbers, as "
-            f"{{'income': ...}}, not {type(given).__name__}."
-        )
-    found = {}
-    for name, value in given.items():
-        x = np.asarray(value)
-        if x.shape != (n,):
-            raise Unsupported(
-                f"draw(rng, theta, n) gave an array of shape {x.shape} for {name!r} at n = {n}; it owes {n} records at "
-                "once, as in rng.normal(theta['mean'], 1, n)."
-            )
-        if x.dtype.kind not in "fiub":
-            raise Unsupported(
-                f"draw(rng, theta, n) gave {x.dtype} for {name!r}: give numbers, levels by their index (0, 1, ...)."
-            )
-        if not np.isfinite(x).all():
-            raise Unsupported(
-                f"draw(rng, theta, n) gave values of {name!r} that are no finite numbers at {_where(point)}. Choose "
-                "priors under which every record is one."
-            )
-        found[name] = x.astype(np.float64)
-    return found
-
-
 def _steps(parameters: Parameters) -> dict[str, float]:
     """A twentieth of the prior's spread (its central 68 %, halved) for each unknown that is a number."""
     priors = {name: prior for name in parameters.free if (prior := parameters.prior_of(name)) is not None}
     return {name: STEP * float(prior.ppf(0.84) - prior.ppf(0.16)) / 2 for name, prior in priors.items()}
-
-
-def _where(point: Point) -> str:
-    return ", ".join(f"{name} = {np.array2string(np.asarray(value), precision=4)}" for name, value in point.items())
-
-
-def _tried(simulator: Simulator) -> dict[str, Floats]:
-    """Some of its records; refused where they cannot be what a population draws."""
-    theta = simulator.sample_prior(np.random.default_rng(0), TRIED_ROWS) if simulator.free else {}
-    points = [simulator.point(theta, row) for row in range(rows_of(theta))]
-    try:
-        first = [_drawn(simulator.draw, np.random.default_rng(1), point, TRIED) for point in points]
-        again = [_drawn(simulator.draw, np.random.default_rng(1), point, TRIED) for point in points]
-        other = [_drawn(simulator.draw, np.random.default_rng(2), point, TRIED) for point in points]
-        few = [_drawn(simulator.draw, np.random.default_rng(1), points[0], n) for n in (1, FEW)]
-    except Unsupported as error:
-        raise InvalidArgument(str(error), argument="draw") from error
-    if len({frozenset(made) for made in (*first, *few)}) > 1:
-        raise InvalidArgument("draw gives other columns at another theta or n.", argument="draw")
-    if not all(np.array_equal(one[name], two[name]) for one, two in zip(first, again, strict=True) for name in one):
-        raise InvalidArgument(
-            "draw gives other records from a generator in the same state: take all randomness from rng, and keep "
-            "nothing between calls.",
-            argument="draw",
-        )
-    if all(np.array_equal(one[name], two[name]) for one, two in zip(first, other, strict=True) for name in one):
-        raise InvalidArgument(
-            "draw gives the same records whatever rng is: take all randomness from rng, as in rng.normal(0, 1, n).",
-            argument="draw",
-        )
-    return {name: np.concatenate([made[name] for made in first]) for name in first[0]}
