@@ -20,6 +20,7 @@ from noisewise.exact import integer
 from noisewise.likelihood.size_prior import SizePrior, is_size_law, listed_sizes, read_size
 from noisewise.likelihood.stated_n import contradictions, refuse_contradicted
 from noisewise.populations.parameters import missing_members
+from noisewise.printable import shown
 from noisewise.release import NoisyValue
 from noisewise.schema import Schema
 from noisewise.statistics import Statistic
@@ -196,7 +197,7 @@ def refuse_absent_values(statistic: Statistic, schema: Schema, learner: str) -> 
     columns = left_out_of(statistic.columns(), schema)
     if columns:
         raise Unsupported(
-            f"Missing values of {columns[0]!r:.60} were left out of {statistic!s:.100}, so that how many rows are "
+            f"Missing values of {shown(columns[0])} were left out of {statistic!s:.100}, so that how many rows are "
             f"behind its sums is private, and {learner} takes n for it. Ask for a release in which missing values were "
             "refused or filled in with a public value, or infer the columns' own laws from means or tables of those "
             "present."
@@ -242,7 +243,7 @@ def record_count(schema: Schema, n: object) -> int:
     """The number of records of a plan with that schema: public under change-one, else as stated."""
     if schema.n is not None:
         if n is not None and n != schema.n:
-            raise InvalidArgument(f"n = {n!r:.60}, but it is public: {schema.n}. Leave n= out.", argument="n")
+            raise InvalidArgument(f"n = {shown(n)}, but it is public: {schema.n}. Leave n= out.", argument="n")
         return schema.n
     if n is None:
         raise _not_stated("n=4000")

@@ -21,7 +21,7 @@ from noisewise.html import MOST_SHOWN, Section, pieces
 from noisewise.lattice import Lattice
 from noisewise.laws import Form, Law, additive_law
 from noisewise.laws.finite import FiniteLaw, adjacent, satisfies
-from noisewise.printable import printable
+from noisewise.printable import printable, shown
 from noisewise.privacy.guarantee import Guarantee, PureDP, checked_guarantee
 from noisewise.schema import Schema, checked_schema
 from noisewise.statistics.protocol import Settled, Statistic
@@ -212,7 +212,7 @@ def plan(
 def checked_statistic(statistic: object) -> Statistic:
     """A statistic, or a sentence that says how to make one."""
     if not isinstance(statistic, Statistic):
-        raise InvalidArgument(f"statistic = {statistic!r:.60}; use Mean, Median, ... or statistic('...').",
+        raise InvalidArgument(f"statistic = {shown(statistic)}; use Mean, Median, ... or statistic('...').",
                               argument="statistic")  # fmt: skip
     return statistic
 
@@ -296,7 +296,7 @@ def _finite_law(mechanism: object) -> FiniteLaw | None:
         return mechanism
     if hasattr(mechanism, "rows") and hasattr(mechanism, "actions"):
         return FiniteLaw(mechanism.rows, mechanism.actions)
-    raise InvalidArgument(f"mechanism = {mechanism!r:.60} is neither a name nor an estimator.", argument="mechanism")
+    raise InvalidArgument(f"mechanism = {shown(mechanism)} is neither a name nor an estimator.", argument="mechanism")
 
 
 def _part(part: object) -> Part | None:

@@ -135,7 +135,7 @@ class Levels:
         place = self._places.get(str(checked_level(known, "level")))
         if place is None:
             raise InvalidArgument(
-                f"{level!r:.60} is not one of the levels {list(self.levels[:20])!r:.200}.", argument="level"
+                f"{shown(level)} is not one of the levels {shown(list(self.levels[:20]), 200)}.", argument="level"
             )
         return place
 
@@ -151,7 +151,7 @@ def checked_level(level: object, argument: str) -> Level:
     if isinstance(level, bool) or not isinstance(level, str | int):
         way = "; write 1 for True and 0 for False: a column of truth values is read as 1 and 0"
         raise InvalidArgument(
-            f"{argument} = {level!r:.60} cannot be used: a level is a text or a whole number"
+            f"{argument} = {shown(level)} cannot be used: a level is a text or a whole number"
             f"{way if level is True or level is False else ''}.",
             argument=argument,
         )
@@ -318,7 +318,7 @@ class Schema:
         plain = self.to_dict()
         size = f"n = {self.n}, public" if self.is_change_one else f"at most {self.n_max} records, their number private"
         policy = f"Values outside the bounds: {self.outside}. Missing values: {plain['missing']}."
-        rows = [(name, f"{column!r:.300}") for name, column in self.columns.items()][:MOST_SHOWN]
+        rows = [(name, f"{shown(column, 300)}") for name, column in self.columns.items()][:MOST_SHOWN]
         more = f" {len(self.columns) - len(rows)} more columns." if len(self.columns) > len(rows) else ""
         text = f"Neighbours: {self.neighbours}. {policy}{more}"
         return pieces(Section(f"Schema: {size}", text=text, header=("column", "declared"), rows=rows))
@@ -335,7 +335,7 @@ def presence_name(column: str) -> str:
 def checked_schema(schema: object) -> Schema:
     """The schema as it is, or a refusal by name."""
     if not isinstance(schema, Schema):
-        raise InvalidArgument(f"schema = {schema!r:.60}; make one with Schema(...).", argument="schema")
+        raise InvalidArgument(f"schema = {shown(schema)}; make one with Schema(...).", argument="schema")
     return schema
 
 
@@ -375,7 +375,7 @@ def _column_from_dict(name: str, entry: object) -> Column:
             hint = "".join(did_you_mean(key, known) for key in keys if key not in known)[:80]
     raise InvalidArgument(
         f'Column {name!r} needs {{ bounds = [lo, hi] }}, with unit = "..." if you like, or {{ levels = [...] }}, not '
-        f"{entry!r:.60}{hint}.",
+        f"{shown(entry)}{hint}.",
         argument="columns",
     )
 
@@ -395,7 +395,7 @@ def _unit(unit: object) -> str | None:
 def _bound(value: object, argument: str) -> float:
     exact = fraction(value, argument)
     if abs(exact) > LARGEST_BOUND:
-        raise InvalidArgument(f"{argument} = {value!r:.60} is beyond 1e30; scale the column first.", argument=argument)
+        raise InvalidArgument(f"{argument} = {shown(value)} is beyond 1e30; scale the column first.", argument=argument)
     return float(exact) + 0.0  # no negative zero
 
 
@@ -408,10 +408,10 @@ def _columns(columns: object) -> Mapping[str, Column]:
         raise InvalidArgument("columns must be a mapping such as {'income': Bounded(0, 250)}.", argument="columns")
     for name, column in columns.items():
         if not isinstance(name, str) or not name or len(name) > LONGEST_NAME:
-            raise InvalidArgument(f"A column name must be a text, not {name!r:.60}.", argument="columns")
+            raise InvalidArgument(f"A column name must be a text, not {shown(name)}.", argument="columns")
         if not isinstance(column, Bounded | Levels):
             raise InvalidArgument(
-                f"Column {name!r} must be Bounded(lo, hi) or Levels([...]), not {column!r:.60}.", argument="columns"
+                f"Column {name!r} must be Bounded(lo, hi) or Levels([...]), not {shown(column)}.", argument="columns"
             )
     return MappingProxyType(dict(columns))
 
@@ -419,7 +419,7 @@ def _columns(columns: object) -> Mapping[str, Column]:
 def _one_of(value: object, choices: tuple[str, ...], argument: str) -> str:
     if not isinstance(value, str) or value not in choices:
         raise InvalidArgument(
-            f"{argument} = {value!r:.60}{did_you_mean(value, choices)}; choose {' or '.join(map(repr, choices))}.",
+            f"{argument} = {shown(value)}{did_you_mean(value, choices)}; choose {' or '.join(map(repr, choices))}.",
             argument=argument,
         )
     return value
@@ -449,7 +449,7 @@ def _missing(missing: object, columns: Mapping[str, Column]) -> str | Mapping[st
         elif isinstance(column, Levels):
             filled[name] = column.levels[column.index(value)]
         else:
-            raise InvalidArgument(f"missing names {name!r:.60}, which is not a column.", argument="missing")
+            raise InvalidArgument(f"missing names {shown(name)}, which is not a column.", argument="missing")
     return MappingProxyType(filled)
 
 

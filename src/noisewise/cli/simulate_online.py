@@ -24,6 +24,7 @@ from noisewise.cli.spec import Spec
 from noisewise.errors import InvalidSpec, NoisewiseError
 from noisewise.exact import integer
 from noisewise.files import write_whole
+from noisewise.printable import shown
 from noisewise.privacy.guarantee import Guarantee, guarantee_from_spec
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def _truth(population: Any, given: Any) -> dict[str, float]:
     if not rows or any(np.size(row) != 1 for row in rows.values()):
         wanted = ", ".join(f"{name} in {support}" for name, support in population.supports.items())
         raise InvalidSpec(
-            f"truth = {given!r:.60}: give one number for each of {', '.join(population.free)} ({wanted}).",
+            f"truth = {shown(given)}: give one number for each of {', '.join(population.free)} ({wanted}).",
             where="survey",
         )
     return {name: float(np.ravel(row)[0]) for name, row in rows.items()}
@@ -147,7 +148,7 @@ def question_families(given: Any, guarantee: Guarantee) -> str | Query | list[An
         if kind == "cells" and is_listed and numbers:
             return Query.cells(numbers, guarantee=guarantee)
     raise InvalidSpec(
-        f'{given!r:.60} is no question; give a family such as "clip", or {{ clip = [low, high] }}, or '
+        f'{shown(given)} is no question; give a family such as "clip", or {{ clip = [low, high] }}, or '
         "{ cells = [edge, ...] }.",
         where="survey",
     )

@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, Strict
 from noisewise.cli.simulate_online import question_families
 from noisewise.cli.spec import Spec
 from noisewise.errors import InvalidSpec, NoisewiseError
-from noisewise.printable import did_you_mean, printable, toml_text
+from noisewise.printable import did_you_mean, printable, shown, toml_text
 from noisewise.privacy.guarantee import guarantee_from_spec
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def _check_named(section: SurveySection, survey: Survey) -> None:
             known = [str(column) for column in parts if column is not None]
             there = f"; there are {', '.join(known)}" if known else ": this population has one, which needs no name"
             raise InvalidSpec(
-                f"[survey.columns] names {name!r:.60}, no column of the population{there}.", where="survey"
+                f"[survey.columns] names {shown(name)}, no column of the population{there}.", where="survey"
             )
     worded = {None: section.words} if None in parts else {name: own.words for name, own in section.columns.items()}
     for column, words in worded.items():
@@ -224,7 +224,7 @@ def _check_named(section: SurveySection, survey: Survey) -> None:
         unknown = [name for name in words if name not in levels]
         if unknown:
             there = f"the levels are {', '.join(levels)}" if levels else "it has no levels"
-            raise InvalidSpec(f"words names {unknown[0]!r:.60}, no level of the population: {there}.", where="survey")
+            raise InvalidSpec(f"words names {shown(unknown[0])}, no level of the population: {there}.", where="survey")
 
 
 def _section(path: Path, name: str, form: type[Section], given: Mapping[str, object]) -> Section:

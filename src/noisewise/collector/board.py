@@ -23,6 +23,7 @@ from typing import NamedTuple
 from noisewise.collector.desk import Desk
 from noisewise.collector.store import Session, Store
 from noisewise.errors import InvalidArgument, SurveyError
+from noisewise.printable import shown
 from noisewise.types import Plain
 
 __all__ = ["Board", "ColumnWords", "Handed", "Words", "hand_out", "invite"]
@@ -72,7 +73,7 @@ class Words:
             raise InvalidArgument("expiry is a number of seconds from 60 to 30 days.", argument="expiry")
         if self.input not in INPUTS:
             raise InvalidArgument(
-                f"input = {self.input!r:.40}; a number is given by {' or '.join(INPUTS)}.", argument="input"
+                f"input = {shown(self.input, 40)}; a number is given by {' or '.join(INPUTS)}.", argument="input"
             )
         if len(dumps(self.to_dict())) > LONGEST_IN_ALL:
             raise InvalidArgument(

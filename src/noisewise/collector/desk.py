@@ -28,6 +28,7 @@ from noisewise.collector.store import Session, Store, close
 from noisewise.errors import InvalidArgument, NoisewiseError, SurveyError
 from noisewise.online.log import ANSWERED, ASKED, EXPIRED, WITHDRAWN
 from noisewise.online.survey import check_reach
+from noisewise.printable import shown
 from noisewise.query import Answer, Query
 
 __all__ = ["Desk", "Receipt"]
@@ -279,7 +280,7 @@ def _asked(session: Session, id: str) -> tuple[str, str, str, int]:
     found = session.rows("SELECT query, state, receipt, number FROM queries WHERE id = ? AND state <> 'pooled'", id)
     if not found:
         raise InvalidArgument(
-            f"The query {id!r:.80} was not asked by this survey. Nothing was learnt.", argument="query"
+            f"The query {shown(id, 80)} was not asked by this survey. Nothing was learnt.", argument="query"
         )
     text, state, receipt, number = found[0]
     return text, state, receipt, int(number)

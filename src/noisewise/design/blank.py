@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.planning import Plan
+from noisewise.printable import shown
 from noisewise.release import Release
 from noisewise.schema import Schema
 from noisewise.statistics import Moments, Records, SmallestEigenvalue
@@ -42,7 +43,7 @@ def checked_plan(plan: object) -> Plan:
 def not_a_plan(plan: object) -> InvalidArgument:
     """The sentence for anything else."""
     return InvalidArgument(
-        f"plan = {plan!r:.60}: make one with plan(statistic, schema, guarantee=...).", argument="plan"
+        f"plan = {shown(plan)}: make one with plan(statistic, schema, guarantee=...).", argument="plan"
     )
 
 

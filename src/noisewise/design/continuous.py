@@ -32,6 +32,7 @@ from noisewise.design.search import (
 )
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import fraction, integer
+from noisewise.printable import shown
 from noisewise.privacy.guarantee import Guarantee
 from noisewise.schema import Schema
 from noisewise.statistics import Mean, Records, Statistic, Sum
@@ -125,7 +126,7 @@ def best_clamp(
         likelihood=likelihood, n=n, part=part, tolerance=tolerance,
     )  # fmt: skip
     if side not in ("both", "low", "high"):
-        raise InvalidArgument(f"side = {side!r:.40}: it is 'both', 'low' or 'high'.", argument="side")
+        raise InvalidArgument(f"side = {shown(side, 40)}: it is 'both', 'low' or 'high'.", argument="side")
     kind, features = _clampable(statistic)
     name = one_column(features, "best_clamp")
     bounds = schema.bounded(name)

@@ -18,6 +18,7 @@ from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.planning import Plan, plan
 from noisewise.populations.cleaned import records_from_base
 from noisewise.populations.parameters import Array
+from noisewise.printable import shown
 from noisewise.privacy.guarantee import Guarantee
 from noisewise.schema import Schema, checked_schema
 from noisewise.statistics import Mean, Statistic, Sum
@@ -54,7 +55,9 @@ class Family:
         tolerance: object,
     ) -> Family:
         if isinstance(tolerance, bool) or not isinstance(tolerance, Real) or not 0 <= float(tolerance) < 1:
-            raise InvalidArgument(f"tolerance = {tolerance!r:.40} must be a share in [0, 1).", argument="tolerance")
+            raise InvalidArgument(
+                f"tolerance = {shown(tolerance, 40)} must be a share in [0, 1).", argument="tolerance"
+            )
         objective = Objective.of(source, at=at, score=score, likelihood=likelihood, n=n)
         return cls(checked_schema(schema), guarantee, mechanism, part, objective, float(tolerance))
 

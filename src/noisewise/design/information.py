@@ -42,6 +42,7 @@ from noisewise.models.protocol import Model, model_of, population_for
 from noisewise.planning import Plan
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import AnyPopulation
+from noisewise.printable import shown
 from noisewise.statistics import Count, Histogram, Marginals, Records
 from noisewise.statistics.order import OrderStatistic
 
@@ -161,7 +162,7 @@ def engine_for(
     """The way to compute F that the plan's structure asks for."""
     check_likelihood(likelihood)
     if method not in ("auto", "monte-carlo"):
-        raise InvalidArgument(f"method = {method!r:.40}: it is 'auto' or 'monte-carlo'.", argument="method")
+        raise InvalidArgument(f"method = {shown(method, 40)}: it is 'auto' or 'monte-carlo'.", argument="method")
     if draws is not None:
         draws = integer(draws, "draws", minimum=72, maximum=MOST_DRAWS)
     if seed is not None:

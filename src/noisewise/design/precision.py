@@ -34,7 +34,7 @@ from noisewise.design.blank import blank_release, checked_plan
 from noisewise.design.information import engine_for
 from noisewise.errors import InvalidArgument, PrecisionWarning, Unsupported
 from noisewise.exact import integer
-from noisewise.inference.progress import shown
+from noisewise.inference.progress import shown as progress_shown
 from noisewise.laws import Form, additive_law, normal_mixture
 from noisewise.likelihood import normal_gaussian
 from noisewise.likelihood.normal_sum import NormalSum
@@ -43,6 +43,7 @@ from noisewise.planning import Plan, plan
 from noisewise.populations.multivariate import MultivariateNormal
 from noisewise.populations.parameters import Array
 from noisewise.populations.population import Joint, Population
+from noisewise.printable import shown
 from noisewise.privacy.guarantee import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
 from noisewise.schema import Schema
 from noisewise.statistics import Count, Histogram, Marginals, Mean, Statistic, Sum, TruncatedSum
@@ -185,7 +186,7 @@ def epsilon_for(
         return _Probe(number, guarantee, found, all(found[name] <= value for name, value in wanted.items()), "")
 
     probes: list[_Probe] = []
-    with shown(progress, "Searching the smallest budget") as report:
+    with progress_shown(progress, "Searching the smallest budget") as report:
         least, most = _bracket(probe, probes, report)
         while most.number > least.number * CLOSE:
             middle = probe(math.sqrt(least.number * most.number))
@@ -247,7 +248,7 @@ def _wanted(sd: object, names: tuple[str, ...]) -> dict[str, float]:
         )
     for name, value in sd.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e100:
-            raise InvalidArgument(f"sd[{name!r}] = {value!r:.40} must be a number above 0.", argument="sd")
+            raise InvalidArgument(f"sd[{name!r}] = {shown(value, 40)} must be a number above 0.", argument="sd")
     return {name: float(value) for name, value in sd.items()}
 
 
@@ -305,7 +306,7 @@ def _unreachable(statistic: Statistic, wanted: Mapping[str, float], best: _Probe
 def guarantee_maker(kind: object, delta: Any) -> Any:
     """A function from the budget's number to a guarantee of a kind."""
     if not isinstance(kind, str) or kind not in KINDS:
-        raise InvalidArgument(f"kind = {kind!r:.40}; there are {', '.join(KINDS)}.", argument="kind")
+        raise InvalidArgument(f"kind = {shown(kind, 40)}; there are {', '.join(KINDS)}.", argument="kind")
     if (kind == "approx") != (delta is not None):
         raise InvalidArgument("delta= goes with kind='approx', and that needs one, such as delta='1e-6'.",
                               argument="delta")  # fmt: skip

@@ -24,6 +24,7 @@ import numpy as np
 
 from noisewise.errors import InvalidArgument
 from noisewise.populations.parameters import Array
+from noisewise.printable import shown
 
 SCORES = ("trace", "logdet", "a-optimal", "gain")
 WEIGHTED = ("trace", "a-optimal")
@@ -69,7 +70,7 @@ def read_score(score: object, weights: object, names: tuple[str, ...], covarianc
         return Score(score, lambda f: effective(f, j, variance), "parameter")
     listed = ", ".join([*map(repr, SCORES), *map(repr, names)])
     raise InvalidArgument(
-        f"score = {score!r:.60}; use one of {listed}, or a function of matrices (K, {len(names)}, {len(names)}).",
+        f"score = {shown(score)}; use one of {listed}, or a function of matrices (K, {len(names)}, {len(names)}).",
         argument="score",
     )
 
@@ -130,7 +131,7 @@ def _weights(weights: object, names: tuple[str, ...]) -> Array:
         )
     for name, value in weights.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e100:
-            raise InvalidArgument(f"weights[{name!r}] = {value!r:.40} must be a number >= 0.", argument="weights")
+            raise InvalidArgument(f"weights[{name!r}] = {shown(value, 40)} must be a number >= 0.", argument="weights")
     found = np.array([float(weights.get(name, 0.0)) for name in names])
     if not found.any():
         raise InvalidArgument("weights are all 0: then nothing counts.", argument="weights")

@@ -21,6 +21,7 @@ from noisewise.models.protocol import Model, model_of
 from noisewise.planning import Part, Plan
 from noisewise.populations.parameters import Theta
 from noisewise.populations.population import AnyPopulation
+from noisewise.printable import shown
 from noisewise.release import Release
 
 
@@ -36,7 +37,7 @@ def data_sets(plans: object) -> tuple[tuple[Plan, ...], ...]:
                 _check_together(each)
             return holders
     raise InvalidArgument(
-        f"plans = {plans!r:.60}: give a plan, a list of plans of one data set, or a list of such lists.",
+        f"plans = {shown(plans)}: give a plan, a list of plans of one data set, or a list of such lists.",
         argument="plans",
     )
 

@@ -24,6 +24,7 @@ import numpy as np
 from noisewise.errors import InvalidArgument
 from noisewise.families.family import BERNOULLI, CATEGORICAL, NORMAL, POISSON, Family
 from noisewise.populations.parameters import Array
+from noisewise.printable import shown
 
 __all__ = ["VARIANTS", "GibbsDraws", "gibbs"]
 
@@ -60,7 +61,7 @@ def gibbs(
 ) -> GibbsDraws:
     """Draws from the posterior of a conjugate family, `warmup` sweeps of each chain left out."""
     if variant not in VARIANTS:
-        raise InvalidArgument(f"variant = {variant!r:.40}: there are {', '.join(VARIANTS)}.", argument="variant")
+        raise InvalidArgument(f"variant = {shown(variant, 40)}: there are {', '.join(VARIANTS)}.", argument="variant")
     run = _runner(family, variant)
     kept, projections = [], 0
     for index, own in enumerate(rng.spawn(chains)):

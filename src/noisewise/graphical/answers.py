@@ -29,6 +29,7 @@ from noisewise.graphical.problem import Problem
 from noisewise.inference.frames import frame_columns
 from noisewise.inference.intervals import checked_level, equal_tailed
 from noisewise.inference.posterior import Posterior
+from noisewise.printable import shown
 from noisewise.types import Floats, Ints
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class Probabilities:
         """The probability of one cell by its label, such as 'sex=f, smoker=yes'."""
         if label not in self.labels:
             raise InvalidArgument(
-                f"There is no cell {label!r:.80}; there are {', '.join(self.labels[:6])}, ...", argument="label"
+                f"There is no cell {shown(label, 80)}; there are {', '.join(self.labels[:6])}, ...", argument="label"
             )
         return float(self.mean[self.labels.index(label)])
 
@@ -173,7 +174,7 @@ def conditional(
     if not isinstance(given, Mapping) or not given:
         raise InvalidArgument("given must say which levels are known, as in given={'sex': 'f'}.", argument="given")
     if unknown := [name for name in given if name not in model.columns]:
-        raise InvalidArgument(f"The model has no column {unknown[0]!r:.60}.", argument="given")
+        raise InvalidArgument(f"The model has no column {shown(unknown[0])}.", argument="given")
     if both := [name for name in read_columns(columns, model.columns) if name in given]:
         raise InvalidArgument(f"{both[0]!r} is asked for and given.", argument="given")
     return marginal(model, posterior, columns, given=given, level=level)
@@ -225,7 +226,7 @@ def read_records(model: GraphicalModel, records: Any) -> Ints:
     for name, levels in zip(model.columns, model.levels, strict=True):
         if name not in known:
             raise InvalidArgument(
-                f"records has no column {name!r:.60}; every column of the model is needed.", argument="records"
+                f"records has no column {shown(name)}; every column of the model is needed.", argument="records"
             )
         index = {str(level): k for k, level in enumerate(levels.levels)}
         values = np.asarray(records[name], dtype=object).ravel()
@@ -233,7 +234,7 @@ def read_records(model: GraphicalModel, records: Any) -> Ints:
             read.append(np.array([index[str(value)] for value in values], dtype=np.int64))
         except KeyError:
             raise InvalidArgument(
-                f"The column {name!r:.60} of records holds a value that is none of its levels.", argument="records"
+                f"The column {shown(name)} of records holds a value that is none of its levels.", argument="records"
             ) from None
     if len({len(column) for column in read}) > 1 or not len(read[0]):
         raise InvalidArgument("The columns of records are empty, or of different lengths.", argument="records")

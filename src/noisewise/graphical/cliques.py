@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from noisewise.errors import InvalidArgument
+from noisewise.printable import shown
 from noisewise.schema import Levels, Schema
 
 __all__ = ["Clique", "read_cliques", "read_columns", "read_levels", "read_names", "read_ties"]
@@ -19,11 +20,11 @@ def read_names(names: object, argument: str) -> Clique:
     is_list = isinstance(names, Sequence) and not isinstance(names, str)
     if not is_list or not names or not all(isinstance(name, str) and name for name in names):  # type: ignore[attr-defined]
         raise InvalidArgument(
-            f"{argument} must list columns by name, as in ['age', 'sex'], not {names!r:.60}.", argument=argument
+            f"{argument} must list columns by name, as in ['age', 'sex'], not {shown(names)}.", argument=argument
         )
     read: Clique = tuple(names)  # type: ignore[arg-type]
     if len(set(read)) != len(read):
-        raise InvalidArgument(f"{argument} names a column twice: {list(read)!r:.100}.", argument=argument)
+        raise InvalidArgument(f"{argument} names a column twice: {shown(list(read), 100)}.", argument=argument)
     return read
 
 
@@ -36,7 +37,7 @@ def read_columns(columns: object, known: Clique) -> Clique:
         raise InvalidArgument("columns must be a column, or a list of different ones, by name.", argument="columns")
     if unknown := [name for name in names if name not in known]:
         raise InvalidArgument(
-            f"The model has no column {unknown[0]!r:.60}; it has {', '.join(known):.200}.", argument="columns"
+            f"The model has no column {shown(unknown[0])}; it has {', '.join(known):.200}.", argument="columns"
         )
     return tuple(names)
 
@@ -59,7 +60,7 @@ def read_levels(levels: object, cliques: Sequence[Clique]) -> dict[str, Levels]:
     used = {name for clique in cliques for name in clique}
     if isinstance(levels, Schema):
         if missing := sorted(used - set(levels.columns)):
-            raise InvalidArgument(f"The schema has no column {missing[0]!r:.60}.", argument="levels")
+            raise InvalidArgument(f"The schema has no column {shown(missing[0])}.", argument="levels")
         return {name: levels.levels(name) for name in levels.columns if name in used}
     if not isinstance(levels, Mapping):
         raise InvalidArgument(
@@ -68,10 +69,10 @@ def read_levels(levels: object, cliques: Sequence[Clique]) -> dict[str, Levels]:
             argument="levels",
         )
     if missing := sorted(used - set(levels)):
-        raise InvalidArgument(f"levels has none for the column {missing[0]!r:.60}.", argument="levels")
+        raise InvalidArgument(f"levels has none for the column {shown(missing[0])}.", argument="levels")
     if idle := [name for name in levels if name not in used]:
         raise InvalidArgument(
-            f"The column {idle[0]!r:.60} is in no clique. Give it one of its own, as in [{idle[0]!r:.60}], if it is "
+            f"The column {shown(idle[0])} is in no clique. Give it one of its own, as in [{shown(idle[0])}], if it is "
             "independent of the others; else leave it out.",
             argument="cliques",
         )
@@ -106,12 +107,14 @@ def read_ties(tied: object, cliques: Sequence[Clique], levels: Mapping[str, Leve
         named = read_cliques(group, "tied")
         if unknown := [clique for clique in named if clique not in cliques]:
             raise InvalidArgument(
-                f"tied names {list(unknown[0])!r:.80}, which is no clique of this model (the order "
+                f"tied names {shown(list(unknown[0]), 80)}, which is no clique of this model (the order "
                 "of its columns counts).",
                 argument="tied",
             )
         if len({alphabet(clique) for clique in named}) > 1:
-            raise InvalidArgument(f"The cliques tied with {list(named[0])!r:.80} have other levels.", argument="tied")
+            raise InvalidArgument(
+                f"The cliques tied with {shown(list(named[0]), 80)} have other levels.", argument="tied"
+            )
         if len(named) > 1:
             found.append(tuple(sorted(cliques.index(clique) for clique in named)))
     members = [index for group in found for index in group]

@@ -19,6 +19,7 @@ from scipy import sparse
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.graphical.propagation import cell_map
 from noisewise.graphical.structure import Region, Regions
+from noisewise.printable import shown
 from noisewise.schema import Levels, Schema
 from noisewise.statistics import Histogram, Marginals, Statistic
 from noisewise.types import Ints
@@ -87,14 +88,14 @@ def sums_of(tables: Regions, counted: CountedTable) -> sparse.csr_array:
     return sparse.csr_array((np.ones(len(row)), (row, np.concatenate(columns))), shape=(counted.size, tables.cells))
 
 
-def _read(model: GraphicalModel, clique: tuple[str, ...], schema: Schema, shown: str) -> tuple[Region, Ints]:
+def _read(model: GraphicalModel, clique: tuple[str, ...], schema: Schema, counted: str) -> tuple[Region, Ints]:
     """A clique's columns by number, and the model's cell of each entry."""
     orders = []
     for name in clique:
         if name not in model.columns:
             raise InvalidArgument(
-                f"{shown:.200} counts the column {name!r:.60}, which the model does not have. Add a clique with it, "
-                f"as in [{name!r:.60}].",
+                f"{counted:.200} counts the column {shown(name)}, which the model does not have. Add a clique with it, "
+                f"as in [{shown(name)}].",
                 argument="releases",
             )
         orders.append(_order(name, model.levels[model.columns.index(name)], schema))
@@ -110,14 +111,15 @@ def _order(name: str, levels: Levels, schema: Schema) -> Ints:
     column = schema.column(name)
     if not isinstance(column, Levels):
         raise Unsupported(
-            f"The column {name!r:.60} is numeric in this release; a graphical model is about columns with levels. "
+            f"The column {shown(name)} is numeric in this release; a graphical model is about columns with levels. "
             "Declare ranges as levels in the schema, and compute them before the table is read."
         )
     known = [str(level) for level in levels.levels]
     given = [str(level) for level in column.levels]
     if sorted(known) != sorted(given):
         raise InvalidArgument(
-            f"The column {name!r:.60} has the levels {given!r:.200} in the release, and {known!r:.200} in the model.",
+            f"The column {shown(name)} has the levels {shown(given, 200)} in the release, and {shown(known, 200)} in "
+            "the model.",
             argument="levels",
         )
     return np.array([known.index(level) for level in given], dtype=np.int64)

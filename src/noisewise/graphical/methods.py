@@ -17,6 +17,7 @@ from typing import Any
 
 from noisewise.errors import InvalidArgument
 from noisewise.inference.methods import AUTO, Method, Methods, Option
+from noisewise.printable import shown
 
 __all__ = ["AUTOMATIC", "METHODS", "GraphicalMethod", "method_named", "positive_option"]
 
@@ -91,14 +92,14 @@ def method_named(name: str) -> GraphicalMethod:
 
 def positive_option(value: object, option: str, *, most: float = math.inf) -> float:
     """A finite number above 0 and at most `most`, or a sentence that names the option."""
-    number, shown = math.nan, f"{value!r:.40}" if isinstance(value, bool) or not isinstance(value, Real) else ""
-    if not shown:
+    number, given = math.nan, shown(value, 40) if isinstance(value, bool) or not isinstance(value, Real) else ""
+    if not given:
         try:
             number = float(value)  # type: ignore[arg-type]
         except OverflowError:
             number = math.inf
-        shown = f"{number:g}"
+        given = f"{number:g}"
     if not (0 < number <= most and math.isfinite(number)):
         end = "" if math.isinf(most) else f" and at most {most:g}"
-        raise InvalidArgument(f"{option} = {shown} must be a finite number above 0{end}.", argument=option)
+        raise InvalidArgument(f"{option} = {given} must be a finite number above 0{end}.", argument=option)
     return number

@@ -26,6 +26,7 @@ from noisewise.graphical.cliques import Clique, read_cliques, read_columns, read
 from noisewise.graphical.structure import Region, Regions
 from noisewise.models.base import ModelBase
 from noisewise.populations.parameters import POSITIVE, UNIT, Support, Theta
+from noisewise.printable import shown
 from noisewise.schema import Levels, Schema
 from noisewise.types import Floats, Ints
 
@@ -105,10 +106,10 @@ class GraphicalModel(ModelBase):
         if len(names) < 2:
             raise InvalidArgument("A chain needs at least two columns.", argument="columns")
         if isinstance(order, bool) or not isinstance(order, int) or not 1 <= order < len(names):
-            raise InvalidArgument(f"order = {order!r:.40} must be a whole number from 1 to {len(names) - 1}.",
+            raise InvalidArgument(f"order = {shown(order, 40)} must be a whole number from 1 to {len(names) - 1}.",
                                   argument="order")  # fmt: skip
         if not isinstance(tied, bool):
-            raise InvalidArgument(f"tied = {tied!r:.40} must be True or False.", argument="tied")
+            raise InvalidArgument(f"tied = {shown(tied, 40)} must be True or False.", argument="tied")
         given: Any = levels
         if not isinstance(levels, Schema | Mapping):
             given = dict.fromkeys(names, levels)
@@ -388,8 +389,8 @@ def _check_names(columns: Sequence[str], cliques: Sequence[Clique]) -> None:
         name = probability_name(table)
         if name in named:
             raise InvalidArgument(
-                f"The tables of {list(named[name])!r:.100} and {list(table)!r:.100} would both be called {name:.100}. "
-                "Rename a column, so that its name has no comma in it.",
+                f"The tables of {shown(list(named[name]), 100)} and {shown(list(table), 100)} would both be called "
+                f"{name:.100}. Rename a column, so that its name has no comma in it.",
                 argument="cliques",
             )
         named[name] = table

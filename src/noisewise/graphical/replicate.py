@@ -27,6 +27,7 @@ from noisewise.laws import additive_law
 from noisewise.likelihood.simulate import draw_noise, table_unit
 from noisewise.planning import Simulable
 from noisewise.populations.parameters import Theta
+from noisewise.printable import shown
 from noisewise.schema import Schema
 from noisewise.statistics import Marginals
 from noisewise.types import Floats, Integers
@@ -116,7 +117,7 @@ def sample_records(
     found = {}
     for name in columns:
         if name not in model.columns:
-            raise InvalidArgument(f"The model has no column {name!r:.60}.", argument="columns")
+            raise InvalidArgument(f"The model has no column {shown(name)}.", argument="columns")
         v = model.columns.index(name)
         order = np.array([schema.levels(name).index(level) for level in model.levels[v].levels], dtype=float)
         found[name] = order[drawn[:, :, v]]

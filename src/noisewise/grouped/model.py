@@ -262,7 +262,7 @@ class Grouped(ModelBase):
         """The law of one group's column and its parameter rows, from draws (or rows) of this model by name."""
         if group not in self.groups:
             there = ", ".join(self.groups)
-            raise InvalidArgument(f"There is no group {group!r:.60}; there are {there}.", argument="group")
+            raise InvalidArgument(f"There is no group {shown(group)}; there are {there}.", argument="group")
         k = self.groups.index(group)
         return self.population, {name: np.asarray(draws[name])[..., k].ravel() for name in self.population.free}
 
@@ -479,7 +479,7 @@ def _spreads(spread: object, pooled: tuple[str, ...]) -> dict[str, Frozen]:
     given = dict(cast(Mapping[str, object], spread)) if offers(spread, "items") else dict.fromkeys(pooled, spread)
     for name, prior in given.items():
         if name not in pooled:
-            raise InvalidArgument(f"spread= names {name!r:.60}, which is not pooled.", argument="spread")
+            raise InvalidArgument(f"spread= names {shown(name)}, which is not pooled.", argument="spread")
         if not is_prior(prior) or not offers(prior, "support", "ppf") or cast(_Supported, prior).support()[0] < 0:
             raise InvalidArgument(
                 f"The spread of {name} must be a frozen scipy.stats distribution above 0, such as "

@@ -22,6 +22,7 @@ from noisewise.likelihood.simulate import noisy_values
 from noisewise.planning import Simulable
 from noisewise.populations.cleaned import sample_records as column_records
 from noisewise.populations.parameters import Array, Theta, rows_of
+from noisewise.printable import shown
 from noisewise.release import NoisyValue
 from noisewise.schema import Schema, presence_name
 from noisewise.statistics.feature import Feature
@@ -81,7 +82,7 @@ def theta_at(model: Grouped, at: object) -> dict[str, Array]:
             )
         found[name] = row[None, :] if name in labels else row
     if given:
-        raise InvalidArgument(f"at= gives {next(iter(given))!r:.60}, which is no unknown here.", argument="at")
+        raise InvalidArgument(f"at= gives {shown(next(iter(given)))}, which is no unknown here.", argument="at")
     return found
 
 

@@ -30,7 +30,7 @@ from noisewise.holder.sources import RAW, Source, named
 from noisewise.holder.suggestions import Hint, suggested_form
 from noisewise.holder.table import counted
 from noisewise.planning import Plan
-from noisewise.printable import printable
+from noisewise.printable import printable, shown
 from noisewise.schema import LONGEST_LEVEL, Schema
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class RecordCheck:
         found = next((column for column in self.columns if column.name == name), None)
         if found is None:
             self.schema.column(name)  # which says what there is
-            raise InvalidArgument(f"There is no column {name!r:.60}.", argument="name")
+            raise InvalidArgument(f"There is no column {shown(name)}.", argument="name")
         return found
 
     def to_dict(self) -> dict[str, object]:

@@ -34,6 +34,7 @@ from noisewise.errors import InvalidArgument, Unregistered
 from noisewise.laws import Form, Law, action_law, additive_law, cell_law, smooth_law
 from noisewise.laws.finite import exp_interval
 from noisewise.laws.protocol import FAMILIES
+from noisewise.printable import shown
 
 Number = Fraction | float | int
 WORD = 32  # bits by which a uniform is refined
@@ -54,7 +55,7 @@ _SAMPLERS: dict[str, Sampler] = {}
 def register_sampler(family: str, sampler: Sampler) -> None:
     """Say how the noise of a law is drawn, by the name of its family; a registered law is not replaced."""
     if family not in FAMILIES:
-        raise _refuse("family", f"there is no law {family!r:.60} to draw; register it first (laws.register_law)")
+        raise _refuse("family", f"there is no law {shown(family)} to draw; register it first (laws.register_law)")
     if family in _SAMPLERS:
         raise _refuse("family", f"{family!r} has a sampler already")
     _SAMPLERS[family] = sampler

@@ -20,6 +20,7 @@ import numpy as np
 from noisewise.errors import BudgetExceeded, InvalidArgument
 from noisewise.holder import draw
 from noisewise.laws import Form
+from noisewise.printable import shown
 from noisewise.privacy.guarantee import Guarantee
 from noisewise.query import Answer, Query
 from noisewise.schema import Level, Levels
@@ -75,7 +76,7 @@ def checked_record(query: Query, x: object) -> float:
         return Levels(query.levels).index(x)
     except InvalidArgument:
         raise InvalidArgument(
-            f"x must be one of the levels {list(query.levels[:20])!r:.200}. Nothing was answered.", argument="x"
+            f"x must be one of the levels {shown(list(query.levels[:20]), 200)}. Nothing was answered.", argument="x"
         ) from None
 
 

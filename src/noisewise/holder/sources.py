@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from noisewise.errors import InvalidArgument, InvalidData, NoisewiseError, Unsupported
+from noisewise.printable import shown
 from noisewise.schema import Schema
 
 if TYPE_CHECKING:
@@ -161,7 +162,8 @@ def _open_path(name: str, wanted: Sequence[str], reader: Reader) -> Source:
     if "://" in name or "\0" in name or (suffix is None and not is_directory):
         is_sheet = name.lower().endswith(SHEETS)
         raise InvalidArgument(
-            f"source = {name!r:.200} is not {SOURCES}; {FROM_SHEETS if is_sheet else FROM_AFAR}. Nothing was spent.",
+            f"source = {shown(name, 200)} is not {SOURCES}; {FROM_SHEETS if is_sheet else FROM_AFAR}. Nothing was "
+            "spent.",
             argument="source",
         )
     if suffix in SEPARATORS:
@@ -183,7 +185,7 @@ def _parquet_files(name: str, is_directory: bool) -> list[str]:
     else:
         files = sorted(glob.glob(name))
     if not files:
-        raise InvalidData(f"There is no Parquet file at {name!r:.200}. Nothing was spent.", fault="missing file")
+        raise InvalidData(f"There is no Parquet file at {shown(name, 200)}. Nothing was spent.", fault="missing file")
     return files
 
 

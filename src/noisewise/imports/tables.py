@@ -22,7 +22,7 @@ from noisewise.files import checked_path, read_file, read_json
 from noisewise.imports.tools import Row, table_rows
 from noisewise.laws import StatedNoise, gaussian_noise, geometric_noise, laplace_noise
 from noisewise.measuring import Measurement, measurement
-from noisewise.printable import printable
+from noisewise.printable import printable, shown
 from noisewise.schema import Schema
 from noisewise.statistics import statistic
 
@@ -112,6 +112,6 @@ def _noise(kind: str, scale: object) -> StatedNoise:
     if kind in ("gaussian", "discrete-gaussian"):
         return gaussian_noise(sd=spread, discrete=kind != "gaussian")
     raise InvalidArgument(
-        f"noise = {kind!r:.40}: it is laplace, gaussian, geometric or discrete-gaussian.",
+        f"noise = {shown(kind, 40)}: it is laplace, gaussian, geometric or discrete-gaussian.",
         argument="noise",
     )

@@ -21,6 +21,7 @@ import numpy as np
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.laws import StatedNoise, gaussian_noise, geometric_noise, laplace_noise
 from noisewise.measuring import Measurement, measurement, randomized_response
+from noisewise.printable import shown
 from noisewise.privacy.guarantee import Guarantee
 from noisewise.schema import Schema
 from noisewise.statistics import Statistic, statistic_from_dict
@@ -80,7 +81,7 @@ def opendp(
     }
     kind = kinds.pop()
     if kind not in makers:
-        raise Unsupported(f"The distribution {kind!r:.40} is not one of {', '.join(makers)}.")
+        raise Unsupported(f"The distribution {shown(kind, 40)} is not one of {', '.join(makers)}.")
     made = makers[kind]()
     return measurement(statistic, schema, value, noise=made, dataset=dataset, guarantee=guarantee, source="OpenDP")
 
@@ -120,8 +121,8 @@ def pipelinedp(
     """
     if metric not in ("count", "privacy_id_count", "sum"):
         raise Unsupported(
-            f"metric = {metric!r:.40}: PipelineDP states the noise of count, privacy_id_count and sum alone. A mean is "
-            "made of a noisy sum and a noisy count: ask for those."
+            f"metric = {shown(metric)}: PipelineDP states the noise of count, privacy_id_count and sum alone. A mean "
+            "is made of a noisy sum and a noisy count: ask for those."
         )
     if public_partitions is not True:
         raise Unsupported(
@@ -141,7 +142,7 @@ def pipelinedp(
                 argument="partitions",
             )
         if str(key) in found:
-            raise InvalidArgument(f"The partition {key!r:.40} is there twice.", argument="partitions")
+            raise InvalidArgument(f"The partition {shown(key, 40)} is there twice.", argument="partitions")
         found[str(key)] = cast(float, fields[metric]), cast(float, fields[f"{metric}_noise_stddev"])
     if set(found) != set(levels):
         raise InvalidArgument(
@@ -173,8 +174,8 @@ def diffprivlib(
     name, members = type(mechanism).__name__, vars(mechanism)
     if name not in _DIFFPRIVLIB:
         raise Unsupported(
-            f"The mechanism {name!r:.40} is not one of {', '.join(_DIFFPRIVLIB)}; what it does to a value is no noise "
-            "that is added and left alone, and has no law here."
+            f"The mechanism {shown(name)} is not one of {', '.join(_DIFFPRIVLIB)}; what it does to a value is no "
+            "noise that is added and left alone, and has no law here."
         )
     if "lower" in members:
         numbers = np.asarray(value, dtype=float)
@@ -323,4 +324,4 @@ def _by_name(kind: str, sd: Sequence[float]) -> StatedNoise:
         return gaussian_noise(sd=sd)
     if kind.lower() == "laplace":
         return laplace_noise(scale=[one / math.sqrt(2) for one in sd])
-    raise InvalidArgument(f"noise_kind = {kind!r:.40} is neither 'laplace' nor 'gaussian'.", argument="noise_kind")
+    raise InvalidArgument(f"noise_kind = {shown(kind, 40)} is neither 'laplace' nor 'gaussian'.", argument="noise_kind")

@@ -12,6 +12,7 @@ from numbers import Real
 import numpy as np
 
 from noisewise.errors import InvalidArgument
+from noisewise.printable import shown
 from noisewise.types import Floats
 
 __all__ = ["KINDS", "checked_level", "equal_tailed", "interval_of", "shortest"]
@@ -24,7 +25,7 @@ def checked_level(level: object) -> float:
     is_number = isinstance(level, Real) and not isinstance(level, bool)
     if not is_number or not 0 < level < 1:  # type: ignore[operator]
         raise InvalidArgument(
-            f"level = {level!r:.40}: an interval holds a share of the posterior between 0 and 1, such as 0.9.",
+            f"level = {shown(level, 40)}: an interval holds a share of the posterior between 0 and 1, such as 0.9.",
             argument="level",
         )
     return float(level)  # type: ignore[arg-type]
@@ -33,7 +34,7 @@ def checked_level(level: object) -> float:
 def interval_of(draws: Floats, level: float, kind: str) -> tuple[Floats, Floats]:
     """(low, high) over the first axis of draws (M, ...), by the kind of interval."""
     if kind not in KINDS:
-        raise InvalidArgument(f"kind = {kind!r:.40}: it is {' or '.join(map(repr, KINDS))}.", argument="kind")
+        raise InvalidArgument(f"kind = {shown(kind, 40)}: it is {' or '.join(map(repr, KINDS))}.", argument="kind")
     return equal_tailed(draws, level) if kind == "equal-tailed" else shortest(draws, level)
 
 

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from noisewise.errors import InvalidArgument
 from noisewise.inference.verdict import Verdict
+from noisewise.printable import shown
 from noisewise.types import Floats
 
 __all__ = ["AUTO", "Found", "Method", "Methods", "Option"]
@@ -83,7 +84,7 @@ class Methods(Generic[M]):
         """The method of that name, or a sentence that lists them."""
         if not isinstance(name, str) or name not in self._known:
             raise InvalidArgument(
-                f"method = {name!r:.40}: for {self.subject} there are {AUTO}, {', '.join(self._known)}.",
+                f"method = {shown(name, 40)}: for {self.subject} there are {AUTO}, {', '.join(self._known)}.",
                 argument="method",
             )
         return self._known[name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from noisewise.errors import InvalidArgument
 from noisewise.exact import fraction, integer
+from noisewise.printable import shown
 
 __all__ = ["between_0_and_1", "positive_or_none", "power_of_two", "yes_or_no"]
 
@@ -24,7 +25,7 @@ def power_of_two(value: object, name: str) -> int | None:
 def yes_or_no(value: object, name: str) -> bool:
     """True or False."""
     if not isinstance(value, bool):
-        raise InvalidArgument(f"{name} = {value!r:.40} must be True or False.", argument=name)
+        raise InvalidArgument(f"{name} = {shown(value, 40)} must be True or False.", argument=name)
     return value
 
 
@@ -32,7 +33,7 @@ def between_0_and_1(value: object, name: str) -> float:
     """A number above 0 and below 1."""
     number = fraction(value, name, positive=True)
     if not number < 1:
-        raise InvalidArgument(f"{name} = {value!r:.40} must lie between 0 and 1.", argument=name)
+        raise InvalidArgument(f"{name} = {shown(value, 40)} must lie between 0 and 1.", argument=name)
     return float(number)
 
 

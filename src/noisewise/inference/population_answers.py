@@ -21,6 +21,7 @@ from noisewise.populations.cleaned import row_moments
 from noisewise.populations.moments import scipy_moments_are_closed, scipy_quantiles_are_closed
 from noisewise.populations.parameters import rows_of
 from noisewise.populations.population import AnyPopulation
+from noisewise.printable import shown
 from noisewise.release import NoisyValue
 from noisewise.schema import Schema
 from noisewise.statistics.feature import Feature, as_feature
@@ -166,7 +167,7 @@ class RecordDraws:
                 yield Drawn(f"share with {condition}", values, column=", ".join(sorted(names)), is_share=True)
 
     def drawn(self, quantity: str) -> Drawn:
-        raise InvalidArgument(f"{quantity!r:.60} is asked of one column at a time.", argument="quantity")
+        raise InvalidArgument(f"{shown(quantity)} is asked of one column at a time.", argument="quantity")
 
     def headlines(self) -> Sequence[Headline]:
         return ()

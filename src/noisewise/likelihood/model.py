@@ -16,6 +16,7 @@ from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.likelihood.differences import central_difference
 from noisewise.populations.parameters import Array, Support, Theta
 from noisewise.populations.population import AnyPopulation
+from noisewise.printable import shown
 from noisewise.release import NoisyValue
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ class GroupLaw:
 def check_likelihood(likelihood: object) -> None:
     """Refuse a name that is neither the best law there is nor the normal one."""
     if likelihood not in ("auto", "clt"):
-        raise InvalidArgument(f"likelihood = {likelihood!r:.40}: it is 'auto' or 'clt'.", argument="likelihood")
+        raise InvalidArgument(f"likelihood = {shown(likelihood, 40)}: it is 'auto' or 'clt'.", argument="likelihood")
 
 
 def scalar_supports(population: AnyPopulation) -> dict[str, Support]:

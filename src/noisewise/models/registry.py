@@ -38,6 +38,7 @@ from noisewise.errors import InvalidArgument, InvalidSpec
 from noisewise.expressions import parsed
 from noisewise.models.base import ModelBase
 from noisewise.populations.text import ANY_COLUMN, call_text, timed_call
+from noisewise.printable import shown
 
 __all__ = [
     "MODELS",
@@ -102,7 +103,7 @@ def model_of_nodes(entry: RegisteredModel, nodes: Mapping[str, ast.expr]) -> Mod
     kind, name = entry.load(), entry.text_name
     unknown = [given for given in nodes if given not in kind.takes]
     if unknown or not set(kind.needs) <= set(nodes):
-        wrong = f"has no {unknown[0]!r:.60}" if unknown else f"needs {' and '.join(kind.needs)}"
+        wrong = f"has no {shown(unknown[0])}" if unknown else f"needs {' and '.join(kind.needs)}"
         raise InvalidSpec(f"{name} {wrong}; it takes {', '.join(kind.takes)}.", where=name)
     return timed_call(kind.from_nodes, name, nodes)
 

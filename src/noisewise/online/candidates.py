@@ -20,6 +20,7 @@ from noisewise.online.asked import Asked, asked_cells, asked_clip, is_rising
 from noisewise.online.clipped_steps import cumulative, first_value, is_summed
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import Population
+from noisewise.printable import shown
 from noisewise.privacy.guarantee import Guarantee
 
 __all__ = ["FAMILIES", "NARROWEST", "candidates", "checked_families", "quantiles"]
@@ -62,7 +63,7 @@ def checked_names(names: Iterable[str]) -> tuple[str, ...]:
     for name in listed:
         if name not in FAMILIES:
             raise InvalidArgument(
-                f"queries = {name!r:.60}: there are {', '.join(FAMILIES)}, 'auto', or a Query to be asked as it is.",
+                f"queries = {shown(name)}: there are {', '.join(FAMILIES)}, 'auto', or a Query to be asked as it is.",
                 argument="queries",
             )
     return listed

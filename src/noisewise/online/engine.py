@@ -36,6 +36,7 @@ from noisewise.online.design import Design, grid_steps, law_identity
 from noisewise.online.scores import Score, ScoreLike
 from noisewise.online.survey_law import LevelNames, Part, SurveyLaw
 from noisewise.populations.parameters import Array, Supports, Theta
+from noisewise.printable import shown
 from noisewise.privacy.guarantee import Guarantee
 from noisewise.query import Query
 
@@ -83,7 +84,7 @@ class Settings:
     ) -> Settings:
         """Settings that fit together; else a sentence that names the argument."""
         if not isinstance(guarantee, Guarantee):
-            raise InvalidArgument(f"guarantee = {guarantee!r:.60}; give one, as in PureDP(1).", argument="guarantee")
+            raise InvalidArgument(f"guarantee = {shown(guarantee)}; give one, as in PureDP(1).", argument="guarantee")
         settled = Score.of(score)
         law = SurveyLaw(population, contamination=checked_share(contamination), levels=levels)
         if not law.population.free:
@@ -404,7 +405,7 @@ def _read_queries(given: Queries, law: SurveyLaw, guarantee: Guarantee) -> tuple
         elif isinstance(one, str):
             names.append(one)
         else:
-            raise InvalidArgument(f"queries holds {one!r:.60}: each is a family or a Query.", argument="queries")
+            raise InvalidArgument(f"queries holds {shown(one)}: each is a family or a Query.", argument="queries")
     if not names and not queries:
         raise InvalidArgument("queries is empty: there is nothing to ask.", argument="queries")
     fixed = tuple(_checked(question_of(query).query(), law, guarantee) for query in queries)

@@ -24,6 +24,7 @@ from noisewise.online.answer_law import AnswerLaw
 from noisewise.online.asked import Asked, asked_clip
 from noisewise.populations.parameters import Array
 from noisewise.populations.population import LocationScale, Normal
+from noisewise.printable import shown
 from noisewise.privacy.guarantee import Guarantee
 
 __all__ = ["Interval", "best_interval", "best_on_base"]
@@ -52,7 +53,7 @@ def best_interval(base: Any, *, guarantee: Guarantee, score: str = "location") -
     from scipy import stats
 
     if score not in SCORES:
-        raise InvalidArgument(f"score = {score!r:.60}; there are {' and '.join(SCORES)}.", argument="score")
+        raise InvalidArgument(f"score = {shown(score)}; there are {' and '.join(SCORES)}.", argument="score")
     unknown = {"loc": stats.norm(0, 1), "scale": stats.lognorm(1)}
     if base == "normal":
         population = Normal(mean=unknown["loc"], sd=unknown["scale"])

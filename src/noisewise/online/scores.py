@@ -23,6 +23,7 @@ from noisewise.exact import fraction
 from noisewise.inference.transform import Transform
 from noisewise.online.answer_information import parameter_slopes
 from noisewise.populations.parameters import Array
+from noisewise.printable import shown
 
 __all__ = ["SCORES", "Score", "ScoreFunction", "ScoreLike"]
 
@@ -53,7 +54,7 @@ class Score:
         if callable(given):
             return cls("own", function=given)
         raise InvalidArgument(
-            f"score = {given!r:.60}; there are {', '.join(SCORES)}, weights such as {{'mean': 1}}, or a function of "
+            f"score = {shown(given)}; there are {', '.join(SCORES)}, weights such as {{'mean': 1}}, or a function of "
             "information and covariance.",
             argument="score",
         )
@@ -64,7 +65,7 @@ class Score:
         for name, _ in self.weights:
             if name not in free:
                 raise InvalidArgument(
-                    f"score weighs {name!r:.60}, but this survey learns {', '.join(free)}.", argument="score"
+                    f"score weighs {shown(name)}, but this survey learns {', '.join(free)}.", argument="score"
                 )
         if columns > 1 and (self.name in OF_ONE_ANSWER or self.function is not None):
             raise Unsupported(

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from noisewise.errors import InvalidArgument
+from noisewise.printable import shown
 
 __all__ = ["Sessions"]
 
@@ -51,13 +52,13 @@ class Sessions:
             return int(text)
         if is_ours and int(text) >= first:
             raise InvalidArgument(
-                f"The query {label!r:.60} bears the name of this survey, but it is not known here: it was asked after "
+                f"The query {shown(label)} bears the name of this survey, but it is not known here: it was asked after "
                 "what you loaded was last saved, or by another copy of this survey, or by nobody. Nothing was learnt. "
                 "Save before you send, and let one copy ask.",
                 argument="query",
             )
         raise InvalidArgument(
-            f"The query {label!r:.60} was not asked by this survey. Nothing was learnt.", argument="query"
+            f"The query {shown(label)} was not asked by this survey. Nothing was learnt.", argument="query"
         )
 
     def _written(self, session: str, number: int) -> str:

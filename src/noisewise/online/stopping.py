@@ -25,6 +25,7 @@ from noisewise.exact import fraction
 from noisewise.online import particles as smc
 from noisewise.online.answer_information import informations, parameter_slopes, stencil, units
 from noisewise.online.engine import Engine, State
+from noisewise.printable import shown
 from noisewise.types import Floats
 
 __all__ = ["Stop", "forecast"]
@@ -56,7 +57,8 @@ class Stop:
         found = WORDS.fullmatch(text)
         if found is None:
             raise InvalidArgument(
-                f"A closing rule reads like '90 % interval of the mean below 2', not {text!r:.80}.", argument="close"
+                f"A closing rule reads like '90 % interval of the mean below 2', not {shown(text, 80)}.",
+                argument="close",
             )
         percent, parameter, width = found.groups()
         return cls(parameter, float(fraction(width, "close", positive=True)), float(percent) / 100)

@@ -25,6 +25,7 @@ from noisewise.online.asked import Asked, asked_of
 from noisewise.online.contamination import ContaminatedLaw
 from noisewise.populations.parameters import Array, Supports, Theta, rows_of
 from noisewise.populations.population import Joint, Population
+from noisewise.printable import shown
 from noisewise.query import Query
 from noisewise.schema import Level, Levels
 
@@ -143,7 +144,7 @@ class SurveyLaw:
             raise InvalidArgument(
                 "A query about a column of numbers has no levels."
                 if part.levels is None
-                else f"A query about this column is Query.choice({list(part.levels)!r:.80}, ...).",
+                else f"A query about this column is Query.choice({shown(list(part.levels), 80)}, ...).",
                 argument="queries",
             )
         part.honest.check(asked_of(query))

@@ -29,6 +29,7 @@ from noisewise.populations.distribution import Distribution
 from noisewise.populations.parameters import Array, Support, is_prior, offers
 from noisewise.populations.population import Population
 from noisewise.populations.written import value_text
+from noisewise.printable import shown
 from noisewise.types import Values
 
 __all__ = ["Mixture", "MixtureLaw"]
@@ -168,7 +169,7 @@ def Mixture(components: Sequence[Population], *, weights: object, order: str | N
     alike = _are_alike(made, weights)
     if order is not None and (order not in made[0].free or not alike):
         raise InvalidArgument(
-            f"order = {order!r:.40}: name an unknown of the components that are put in order, as order='mean'; all "
+            f"order = {shown(order)}: name an unknown of the components that are put in order, as order='mean'; all "
             "must be of the same law with the same priors, and weights must prefer none.",
             argument="order",
         )

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from noisewise.errors import InvalidArgument
-from noisewise.printable import did_you_mean
+from noisewise.printable import did_you_mean, shown
 from noisewise.types import Array as Array
 from noisewise.types import Theta as Theta
 
@@ -290,7 +290,7 @@ def _number(value: object, name: str, domain: Support) -> Array:
     number = cast("float", value)
     if isinstance(value, bool) or not isinstance(value, Real) or not -LARGEST < number < LARGEST:
         raise InvalidArgument(
-            f"{name} = {value!r:.60}: give a finite number if you know it, or a frozen scipy.stats distribution.",
+            f"{name} = {shown(value)}: give a finite number if you know it, or a frozen scipy.stats distribution.",
             argument=name,
         )
     if not domain.low <= number <= domain.high or (domain.low == 0 == number and domain.high > 1):
@@ -305,7 +305,7 @@ def _check_no_others(given: Mapping[str, object], domains: Mapping[str, Support]
         hint = f" (did you mean {meant!r}?)" if meant in domains else did_you_mean(others[0], domains)
         wanted = " and ".join(f"{name}=" for name in domains)
         raise InvalidArgument(
-            f"There is no parameter {others[0]!r:.60}{hint}; give {wanted}, each a number if you know it, else a "
+            f"There is no parameter {shown(others[0])}{hint}; give {wanted}, each a number if you know it, else a "
             "scipy.stats distribution.",
             argument=others[0],
         )

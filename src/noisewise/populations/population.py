@@ -37,6 +37,7 @@ from noisewise.populations.parameters import (
     read_parameters,
     rows_of,
 )
+from noisewise.printable import shown
 
 
 class AnyPopulation(Protocol):
@@ -341,7 +342,7 @@ class Joint:
             )
         for name, population in columns.items():
             if not isinstance(population, Population):
-                raise InvalidArgument(f"{name} must be a population such as Normal(...), not {population!r:.60}.",
+                raise InvalidArgument(f"{name} must be a population such as Normal(...), not {shown(population)}.",
                                       argument=name)  # fmt: skip
         object.__setattr__(self, "columns", dict(columns))
         object.__setattr__(self, "_unknowns", _unknown_names(columns))

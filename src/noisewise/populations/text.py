@@ -114,7 +114,7 @@ def population_from_spec(table: Mapping[str, str]) -> Written:
             population = population_from_text(text)
             if not isinstance(population, Population):
                 raise InvalidSpec(
-                    f"The entry of {column!r:.60} describes several columns; write it under {ANY_COLUMN!r}.",
+                    f"The entry of {shown(column)} describes several columns; write it under {ANY_COLUMN!r}.",
                     where=str(column),
                 )
             columns[column] = population
@@ -211,7 +211,7 @@ def _read_population(node: ast.expr) -> Any:
                 )
             known = (*NAMED, *OTHERS, *(entry.text_name for entry in MODELS.values()))
             raise InvalidSpec(
-                f"There is no population {given!r:.60}{did_you_mean(given, known)}; there are {', '.join(known)}.",
+                f"There is no population {shown(given)}{did_you_mean(given, known)}; there are {', '.join(known)}.",
                 where=given[:60],
             )
         case ast.Name(id=given) if given.lower() in NAMED:
@@ -253,7 +253,7 @@ def _scipy(name: str) -> Any:
     if name not in SEVERAL and not isinstance(found, _SCIPY):
         known = [one for one in dir(stats.distributions) if one.islower()]
         raise InvalidSpec(
-            f"There is no distribution {name!r:.60} in scipy.stats{did_you_mean(name, known)}; priors are its "
+            f"There is no distribution {shown(name)} in scipy.stats{did_you_mean(name, known)}; priors are its "
             "distributions, such as norm(50, 20), halfnorm(scale=20), beta(1, 1), uniform(0, 10).",
             where=name[:60],
         )
@@ -398,7 +398,7 @@ def prior_text(prior: Any) -> str:
 def _scipy_name(distribution: Any) -> str:
     name = str(distribution.name)
     if type(getattr(stats, name, None)) is not type(distribution):
-        raise Unsupported(f"{name!r:.60} is not a distribution of scipy.stats, so it cannot be written as text.")
+        raise Unsupported(f"{shown(name)} is not a distribution of scipy.stats, so it cannot be written as text.")
     return name
 
 

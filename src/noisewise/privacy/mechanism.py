@@ -29,6 +29,7 @@ from noisewise.laws import (
     SmoothLaplace,
 )
 from noisewise.laws.finite import randomized_response
+from noisewise.printable import shown
 from noisewise.privacy.guarantee import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
 from noisewise.privacy.smooth import cauchy_rule, laplace_rule
 
@@ -164,7 +165,7 @@ def mechanism_named(name: object) -> Mechanism:
     for row in TABLE:
         if row.name == name:
             return row
-    raise InvalidArgument(f"mechanism = {name!r:.60}; there are {', '.join(mechanism_names())}.", argument="mechanism")
+    raise InvalidArgument(f"mechanism = {shown(name)}; there are {', '.join(mechanism_names())}.", argument="mechanism")
 
 
 def added_noise(name: str) -> AddedNoise:

@@ -28,6 +28,7 @@ import numpy as np
 
 from noisewise.errors import InvalidArgument, Unregistered
 from noisewise.laws.numbers import Floats
+from noisewise.printable import shown
 from noisewise.privacy.guarantee import Guarantee
 
 __all__ = ["budget_of", "caution", "largest_odds", "largest_power", "meaning", "with_budget"]
@@ -48,7 +49,7 @@ def largest_power(guarantee: Guarantee, false_positives: float = FALSE_POSITIVES
     """T(alpha): how often a test with this share of false positives can be right, when it is so."""
     if not 0 < false_positives < 1:
         raise InvalidArgument(
-            f"false_positives = {false_positives!r:.40} must lie between 0 and 1.", argument="false_positives"
+            f"false_positives = {shown(false_positives, 40)} must lie between 0 and 1.", argument="false_positives"
         )
     power = _known(_POWERS, guarantee)(false_positives, *map(float, guarantee.parts))
     return min(1.0, max(false_positives, power))

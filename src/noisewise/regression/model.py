@@ -18,6 +18,7 @@ import numpy as np
 from noisewise.errors import InvalidArgument
 from noisewise.models.base import InformationSettings
 from noisewise.populations.parameters import POSITIVE, REAL, Supports, Theta, offers
+from noisewise.printable import shown
 from noisewise.regression.base import MomentsModel, coefficient_names
 from noisewise.regression.configurations import Configurations
 from noisewise.regression.location import CONFIGURATION_SHARE, NUMBER_COVARIANCE, NUMBER_MEAN, location_model
@@ -101,7 +102,7 @@ class LinearRegression(MomentsModel):
         x = read_features(listed, "LinearRegression")
         y = read_response(response, x, "LinearRegression")
         if not isinstance(intercept, bool):
-            raise InvalidArgument(f"intercept = {intercept!r:.60} must be True or False.", argument="intercept")
+            raise InvalidArgument(f"intercept = {shown(intercept)} must be True or False.", argument="intercept")
         names = coefficient_names(x, intercept=intercept)
         sharing = read_sharing(coefficients, spread=spread, sites=sites, names=names, noise=(NOISE_VARIANCE,))
         if sharing.is_said:
@@ -141,7 +142,7 @@ class LinearRegression(MomentsModel):
                 self.covariates.require_constant()
         elif self.covariates is not None and not (isinstance(self.covariates, str) and self.covariates == RELEASED):
             raise InvalidArgument(
-                f"covariates = {self.covariates!r:.60}: give NormalCovariates(...), GivenMoments(...), 'released' or "
+                f"covariates = {shown(self.covariates)}: give NormalCovariates(...), GivenMoments(...), 'released' or "
                 "nothing.",
                 argument="covariates",
             )
@@ -301,7 +302,7 @@ def read_response(response: object, features: tuple[Feature, ...], kind: str) ->
         (read,) = read_features((response,), kind)
     except InvalidArgument:
         raise InvalidArgument(
-            f"response = {response!r:.60}: give one column by name, or a feature made of columns.", argument="response"
+            f"response = {shown(response)}: give one column by name, or a feature made of columns.", argument="response"
         ) from None
     if read in features:
         raise InvalidArgument(f"{read} is the response and a feature too; leave it out of one.", argument="features")

@@ -21,6 +21,7 @@ from noisewise.exact import integer
 from noisewise.inference.frames import frame_columns
 from noisewise.inference.intervals import checked_level, equal_tailed
 from noisewise.inference.posterior import Posterior
+from noisewise.printable import shown
 from noisewise.regression.priors import INTERCEPT, NOISE_VARIANCE
 from noisewise.regression.problem import Floats
 from noisewise.regression.subject import MomentsRegression
@@ -109,7 +110,7 @@ def predict(
             f"predict_mean(posterior, X), or use method={posterior.instead!r}."
         )
     if kind not in KINDS:
-        raise InvalidArgument(f"kind = {kind!r:.40}: it is 'response' or 'mean'.", argument="kind")
+        raise InvalidArgument(f"kind = {shown(kind, 40)}: it is 'response' or 'mean'.", argument="kind")
     share = checked_level(level)
     lines = line_draws(model, posterior, x)
     spread = lines.var(axis=0, ddof=1) if len(lines) > 1 else np.full(len(x), np.nan)  # one draw does not say

@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike
 
 from noisewise.errors import InvalidArgument
 from noisewise.populations.parameters import scipy_name
+from noisewise.printable import shown
 from noisewise.regression.problem import Floats, GivenX, NormalX, Prior
 from noisewise.regression.units import Units
 
@@ -180,7 +181,7 @@ def _each(given: object, names: Sequence[str]) -> list[Any]:
         given = [given[name] for name in names]
     if not isinstance(given, Sequence) or isinstance(given, str):
         raise InvalidArgument(
-            f"coefficients = {given!r:.60}: give a stats.norm, a stats.multivariate_normal, {expected}, or 'learned'; "
+            f"coefficients = {shown(given)}: give a stats.norm, a stats.multivariate_normal, {expected}, or 'learned'; "
             "'pooled', 'separate' and 'partial' say how holders share them.",
             argument="coefficients",
         )
@@ -203,7 +204,7 @@ def noise_shape(given: Any) -> tuple[float, float] | None:
             argument="noise",
         )
     raise InvalidArgument(
-        f"noise = {given!r:.60}: give the prior of the noise *variance* as stats.invgamma(a, scale=b).",
+        f"noise = {shown(given)}: give the prior of the noise *variance* as stats.invgamma(a, scale=b).",
         argument="noise",
     )
 
@@ -318,7 +319,7 @@ def _numbers(given: Any, argument: str, *, most: int) -> Floats:
     except (TypeError, ValueError, OverflowError):
         array, is_text = np.array(np.nan), True
     if array.ndim > most or array.size == 0 or not np.all(np.isfinite(array)) or isinstance(given, bool) or is_text:
-        raise InvalidArgument(f"{argument} = {given!r:.60} must hold finite numbers.", argument=argument)
+        raise InvalidArgument(f"{argument} = {shown(given)} must hold finite numbers.", argument=argument)
     array.setflags(write=False)
     return array
 
@@ -326,7 +327,7 @@ def _numbers(given: Any, argument: str, *, most: int) -> Floats:
 def _positive(value: Any, argument: str) -> float:
     number = _numbers(value, argument, most=0)
     if not number > 0:
-        raise InvalidArgument(f"{argument} = {value!r:.60} must be greater than 0.", argument=argument)
+        raise InvalidArgument(f"{argument} = {shown(value)} must be greater than 0.", argument=argument)
     return float(number)
 
 

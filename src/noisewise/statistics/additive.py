@@ -23,6 +23,7 @@ import numpy as np
 
 from noisewise.errors import InvalidArgument
 from noisewise.lattice import Lattice
+from noisewise.printable import shown
 from noisewise.privacy.guarantee import Guarantee
 from noisewise.schema import Bounded, Schema, checked_schema
 from noisewise.statistics.enclosure import feature_ranges
@@ -364,7 +365,7 @@ def read_features(features: Sequence[object], name: str) -> tuple[Feature, ...]:
         is_named = (isinstance(feature, str) and feature) or isinstance(feature, Feature)
         if not is_named or not as_feature(feature).columns():
             raise InvalidArgument(
-                f"{name} needs features made of columns, not {feature!r:.60}; start with column('name').",
+                f"{name} needs features made of columns, not {shown(feature)}; start with column('name').",
                 argument="features",
             )
         read.append(as_feature(feature))

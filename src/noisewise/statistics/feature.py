@@ -24,6 +24,7 @@ import numpy as np
 
 from noisewise.errors import InvalidArgument
 from noisewise.exact import SMALLEST, fraction
+from noisewise.printable import shown
 from noisewise.schema import Level, Schema, checked_level
 
 DEEPEST_FEATURE = 100
@@ -179,7 +180,7 @@ class Feature:
             return self - other, 0.0
         if isinstance(other, str):
             raise InvalidArgument(
-                f"{self!s:.60} cannot be compared with the text {other!r:.60}: compare it with a number or with "
+                f"{self!s:.60} cannot be compared with the text {shown(other)}: compare it with a number or with "
                 "column('name'); whether a column has a level is column('name').equals(level).",
                 argument="comparison",
             )
@@ -266,7 +267,7 @@ class Feature:
 def column(name: str) -> Feature:
     """The feature that is a column's own value."""
     if not isinstance(name, str) or not name:
-        raise InvalidArgument(f"column({name!r:.60}): the name must be a text.", argument="name")
+        raise InvalidArgument(f"column({shown(name)}): the name must be a text.", argument="name")
     return Feature("column", (name,))
 
 
@@ -291,7 +292,7 @@ def column_name(column: object, user: str) -> str:
     if isinstance(column, Feature) and column.operation == "column":
         return str(column.arguments[0])
     if not isinstance(column, str) or not column:
-        raise InvalidArgument(f"{user} takes columns by name, not {column!r:.60}.", argument="column")
+        raise InvalidArgument(f"{user} takes columns by name, not {shown(column)}.", argument="column")
     return column
 
 

@@ -16,6 +16,7 @@ from fractions import Fraction
 
 from noisewise.errors import InvalidArgument
 from noisewise.exact import fraction, root_above
+from noisewise.printable import shown
 from noisewise.schema import Bounded, Schema
 from noisewise.statistics.enclosure import feature_range
 from noisewise.statistics.feature import Feature, constant
@@ -49,7 +50,7 @@ def named_numbers(given: Mapping[str, object] | None, features: Sequence[Feature
         match = [f for f in features if isinstance(key, str) and (key == str(f) or f == Feature("column", (key,)))]
         if not match:
             names = ", ".join(map(str, features))
-            raise InvalidArgument(f"{argument} names {key!r:.60}, which is not one of {names}.", argument=argument)
+            raise InvalidArgument(f"{argument} names {shown(key)}, which is not one of {names}.", argument=argument)
         numbers[str(match[0])] = fraction(value, f"{argument}[{key!r}]", positive=argument == "scale")
     return tuple((str(f), numbers[str(f)]) for f in features if str(f) in numbers)
 

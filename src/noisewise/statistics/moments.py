@@ -35,6 +35,7 @@ from noisewise.errors import InvalidArgument, InvalidSpec, Unsupported
 from noisewise.exact import fraction, integer
 from noisewise.exact import text as exact_text
 from noisewise.lattice import Lattice, entry_steps, lattice_for
+from noisewise.printable import shown
 from noisewise.privacy.guarantee import Guarantee
 from noisewise.privacy.mechanism import added_noise
 from noisewise.schema import LARGEST_N, Schema
@@ -471,13 +472,13 @@ def several(features: object, name: str) -> tuple[object, ...]:
 
 def _parts(parts: object) -> tuple[str, ...]:
     if isinstance(parts, str) or not isinstance(parts, Sequence) or not parts or any(p not in PARTS for p in parts):
-        raise InvalidArgument(f"parts = {parts!r:.60}; list some of 'xx', 'xy', 'yy'.", argument="parts")
+        raise InvalidArgument(f"parts = {shown(parts)}; list some of 'xx', 'xy', 'yy'.", argument="parts")
     return tuple(part for part in PARTS if part in parts)
 
 
 def _flag(value: object, argument: str) -> bool:
     if not isinstance(value, bool):
-        raise InvalidArgument(f"{argument} = {value!r:.60} must be True or False.", argument=argument)
+        raise InvalidArgument(f"{argument} = {shown(value)} must be True or False.", argument=argument)
     return value
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from noisewise.errors import InvalidArgument
+from noisewise.printable import shown
 from noisewise.statistics.additive import Count, Mean, Sum, TruncatedSum
 from noisewise.statistics.eigenvalue import SmallestEigenvalue
 from noisewise.statistics.grouped import GroupedCount, GroupedMean, GroupedSum
@@ -19,7 +20,7 @@ def register_statistic(kind: type[Statistic]) -> type[Statistic]:
     """Let texts and files name a statistic: by its kind, with an underscore for a hyphen. Also a class decorator."""
     name = kind.kind.replace("-", "_")
     if not name.isidentifier() or name != name.lower():
-        raise InvalidArgument(f"kind = {kind.kind!r:.60} must be words of small letters and hyphens.", argument="kind")
+        raise InvalidArgument(f"kind = {shown(kind.kind)} must be words of small letters and hyphens.", argument="kind")
     if name in KINDS:
         raise InvalidArgument(f"There is a statistic {kind.kind!r} already.", argument="kind")
     KINDS[name] = kind

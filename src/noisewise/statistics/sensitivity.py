@@ -30,6 +30,7 @@ import numpy as np
 
 from noisewise.errors import InvalidArgument
 from noisewise.exact import fraction, root_above
+from noisewise.printable import shown
 from noisewise.schema import Levels, Schema
 from noisewise.statistics.enclosure import (
     Array,
@@ -124,7 +125,7 @@ def exact(value: Fraction, norm: int, argument: str) -> Sensitivity:
 
 def checked_norm(norm: object) -> int:
     if isinstance(norm, bool) or norm not in (1, 2):
-        raise InvalidArgument(f"norm = {norm!r:.60}; choose 1 (Laplace) or 2 (Gaussian).", argument="norm")
+        raise InvalidArgument(f"norm = {shown(norm)}; choose 1 (Laplace) or 2 (Gaussian).", argument="norm")
     return int(norm)
 
 

@@ -32,6 +32,7 @@ import numpy as np
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import fraction
 from noisewise.lattice import Lattice
+from noisewise.printable import shown
 from noisewise.privacy.guarantee import Guarantee
 from noisewise.schema import Level, Levels, Schema, checked_level, checked_schema
 from noisewise.statistics.additive import with_listed
@@ -337,7 +338,7 @@ def refuse_tied(statistic: object) -> None:
 
 def _checked_tie(tied: object, cliques: Sequence[tuple[str, ...]]) -> bool:
     if not isinstance(tied, bool):
-        raise InvalidArgument(f"tied = {tied!r:.60} must be True or False.", argument="tied")
+        raise InvalidArgument(f"tied = {shown(tied)} must be True or False.", argument="tied")
     if tied and (len(cliques) < 2 or len(cliques[0]) < 2 or len(set(map(len, cliques))) > 1):
         raise InvalidArgument(
             "tied=True needs at least two cliques, all of the same number of columns, two or more, as in "
@@ -406,7 +407,7 @@ def read_edges(edges: Sequence[object], argument: str = "edges") -> tuple[float,
                               argument=argument)  # fmt: skip
     read = tuple(float(fraction(edge, f"{argument}[{j}]")) for j, edge in enumerate(edges))
     if any(not a < b for a, b in itertools.pairwise(read)):
-        raise InvalidArgument(f"{argument} must increase: {list(read)!r:.100}.", argument=argument)
+        raise InvalidArgument(f"{argument} must increase: {shown(list(read), 100)}.", argument=argument)
     return read
 
 

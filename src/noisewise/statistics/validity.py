@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from noisewise.errors import Unsupported
+from noisewise.printable import shown
 from noisewise.privacy.guarantee import Guarantee
 from noisewise.privacy.mechanism import TABLE, mechanism_named
 from noisewise.schema import Schema
@@ -42,9 +43,9 @@ def check_left_out(statistic: Statistic, schema: Schema) -> None:
     reason, columns = statistic.why_not_left_out(), [name for name in statistic.columns() if name in schema.left_out]
     if columns and reason is not None:
         raise Unsupported(
-            f"{statistic.kind} cannot leave out records in which {columns[0]!r:.60} is missing: {reason}. Refuse "
+            f"{statistic.kind} cannot leave out records in which {shown(columns[0])} is missing: {reason}. Refuse "
             "missing values of this column, or fill them in with a public value "
-            f"(missing={{{columns[0]!r:.60}: value}}), or release one of {', '.join(_leaving_out())}. Nothing was "
+            f"(missing={{{shown(columns[0])}: value}}), or release one of {', '.join(_leaving_out())}. Nothing was "
             "spent."
         )
 

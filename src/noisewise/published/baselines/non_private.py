@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 from noisewise.errors import InvalidArgument
 from noisewise.exact import integer
 from noisewise.populations.parameters import Array
+from noisewise.printable import shown
 
 Draw = Callable[[np.random.Generator, Array, Sequence[float], int], dict[str, Array]]
 
@@ -29,7 +30,7 @@ def non_private(
 ) -> dict[str, Array]:
     """Independent draws, by parameter, from the posterior given the records (n,) as they are."""
     if family not in FAMILIES:
-        raise InvalidArgument(f"family = {family!r:.40}: there are {', '.join(FAMILIES)}.", argument="family")
+        raise InvalidArgument(f"family = {shown(family, 40)}: there are {', '.join(FAMILIES)}.", argument="family")
     integer(draws, "draws", minimum=1)
     return FAMILIES[family](rng, np.asarray(records, float).ravel(), prior, draws)
 

@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike
 from noisewise.errors import InvalidArgument
 from noisewise.exact import integer
 from noisewise.populations.parameters import Array
+from noisewise.printable import shown
 
 PARAMETERS = {"binomial": "p", "poisson": "rate", "exponential": "rate"}
 SMALLEST_MASS = 1e-290
@@ -57,7 +58,7 @@ def flattening(family: str, *, epsilon: float, support: tuple[float, float], bou
     """The power tau of one sample; at most 1, where a sample is one from the posterior itself."""
     if family not in PARAMETERS:
         raise InvalidArgument(
-            f"family = {family!r:.40}: one-posterior sampling is offered for {', '.join(PARAMETERS)}.",
+            f"family = {shown(family, 40)}: one-posterior sampling is offered for {', '.join(PARAMETERS)}.",
             argument="family",
         )
     if not (math.isfinite(epsilon) and epsilon > 0):

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from noisewise.errors import InvalidArgument
+from noisewise.printable import shown
 from noisewise.types import Floats
 
 CORNERS = ((0.0, 0.0), (0.0, 1.0), (1.0, 0.0), (1.0, 1.0))
@@ -46,7 +47,7 @@ def output_perturbation(
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise InvalidArgument(f"epsilon = {epsilon!r} must be above 0.", argument="epsilon")
     if law not in ("laplace", "gaussian"):
-        raise InvalidArgument(f"law = {law!r:.40}: there are laplace and gaussian.", argument="law")
+        raise InvalidArgument(f"law = {shown(law, 40)}: there are laplace and gaussian.", argument="law")
     records = [(np.asarray(x, float).ravel(), np.asarray(y, float).ravel()) for x, y in groups]
     if not records or any(len(x) != len(y) or len(x) < 2 for x, y in records):
         raise InvalidArgument("groups must hold pairs (x, y) of equal length, at least 2.", argument="groups")

@@ -48,6 +48,7 @@ from noisewise.graphical.gauge import gauge_free
 from noisewise.graphical.matching import match
 from noisewise.graphical.methods import positive_option
 from noisewise.graphical.problem import LAPLACE, Fit, Holder, Problem
+from noisewise.printable import shown
 from noisewise.types import Floats
 
 __all__ = ["Completion", "complete", "discrepancy", "dual", "fit", "mean_distance", "path", "profile", "reach"]
@@ -119,7 +120,7 @@ def _said(unsettled: int, taken: int) -> tuple[str, ...]:
 def path(problem: Problem, *, inference: str = DUAL, damping: float = 0.1) -> Iterator[tuple[Floats, bool]]:
     """theta after each step of EM, without end, and whether its E-step settled."""
     if not isinstance(inference, str) or inference not in (DUAL, PRINTED):
-        raise InvalidArgument(f'inference is "dual" or "nlbp"; it is {inference!r:.40}.', argument="inference")
+        raise InvalidArgument(f'inference is "dual" or "nlbp"; it is {shown(inference, 40)}.', argument="inference")
     part = positive_option(damping, "damping", most=1.0)
     theta = np.zeros(problem.parameters)
     shifts = [_shift(problem, holder) for holder in problem.holders]

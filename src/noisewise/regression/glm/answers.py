@@ -21,6 +21,7 @@ from noisewise.inference.answer_sources import AnswerSource, Drawn, Headline
 from noisewise.inference.intervals import checked_level, equal_tailed
 from noisewise.inference.number_draws import NumberDraws
 from noisewise.inference.posterior import Posterior
+from noisewise.printable import shown
 from noisewise.regression.answers import condition_words, one_more
 from noisewise.regression.prediction import KINDS, MOST_LINES, STREAM, Prediction, feature_rows, line_draws
 from noisewise.release import NoisyValue
@@ -43,7 +44,7 @@ def predict(
 ) -> Prediction:
     """The law of the mean response, or of a new one, at each row of X."""
     if kind not in KINDS:
-        raise InvalidArgument(f"kind = {kind!r:.40}: it is 'response' or 'mean'.", argument="kind")
+        raise InvalidArgument(f"kind = {shown(kind, 40)}: it is 'response' or 'mean'.", argument="kind")
     share = checked_level(level)
     x, means = mean_draws(model, posterior, X)
     inner = equal_tailed(means, share)

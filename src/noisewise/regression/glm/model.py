@@ -18,6 +18,7 @@ import numpy as np
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.models.base import InformationSettings
 from noisewise.populations.parameters import REAL, Supports, Theta
+from noisewise.printable import shown
 from noisewise.regression.base import MomentsModel, coefficient_names
 from noisewise.regression.configurations import Configurations
 from noisewise.regression.glm.given_rows import GivenRows
@@ -91,7 +92,7 @@ class MomentsGlm(MomentsModel):
         kind = type(self).__name__
         x = read_features(several(features, kind), kind)
         if intercept is not True and intercept is not False:
-            raise InvalidArgument(f"intercept = {intercept!r:.60} must be True or False.", argument="intercept")
+            raise InvalidArgument(f"intercept = {shown(intercept)} must be True or False.", argument="intercept")
         fields: dict[str, object] = {
             "features": x,
             "response": read_response(response, x, kind),
@@ -113,7 +114,7 @@ class MomentsGlm(MomentsModel):
             return
         if not isinstance(self.covariates, NormalCovariates | GivenRows | StatedCovariates | ReleasedHistograms):
             raise InvalidArgument(
-                f"covariates = {self.covariates!r:.60}: give NormalCovariates(...), GivenRows(...), a population for "
+                f"covariates = {shown(self.covariates)}: give NormalCovariates(...), GivenRows(...), a population for "
                 'every number such as {"income": Gamma(shape=2, rate=0.05)}, "released", or nothing. Moments '
                 f"of a public sample, or released ones, will not do for a {self.link.name} regression: how often the "
                 "response occurs depends on the whole law of the features, not on their moments.",

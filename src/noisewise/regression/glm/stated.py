@@ -28,6 +28,7 @@ import numpy as np
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.populations.parameters import missing_members
 from noisewise.populations.text import Written, population_from_text, population_to_text
+from noisewise.printable import shown
 from noisewise.regression.configurations import Configurations
 from noisewise.regression.location import DIRECTION_SD, PRODUCT_SD
 from noisewise.regression.points import base_points
@@ -184,7 +185,7 @@ def _population(name: str, given: object) -> Margin:
     found = cast("Margin", _margin(given))
     if missing_members(found, Margin) or found.is_discrete:
         raise InvalidArgument(
-            f"covariates[{name!r}] = {given!r:.60} is no population of a number, such as Gamma(shape=2, rate=0.05).",
+            f"covariates[{name!r}] = {shown(given)} is no population of a number, such as Gamma(shape=2, rate=0.05).",
             argument="covariates",
         )
     if found.free:
