@@ -13,6 +13,10 @@ while it runs) neither reads nor writes the folder from then on: it compiles wha
 written, or a folder vanishes under a running process, it compiles, too; nothing fails.
 
 The place is NUMBA_CACHE_DIR if that is set, else `__pycache__` of the package, else the user's cache folder.
+
+`inner` is for functions that compiled code alone calls: they are compiled without the two wrappers by which Python and
+C would call them, and, unless they make arrays, without counting references. With arguments that hold dozens of arrays
+that is most of what compiling and calling them costs. Called from Python, such a function runs as Python.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import cache as once
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, cast, overload
 
 import numba
 from numba.core import config
@@ -62,6 +66,26 @@ def _compiled(function: Callable[..., object], *, cache: bool, options: Mapping[
         if folder is not None:
             compiled._cache = _SourceCache(function)  # type: ignore[attr-defined]
     return compiled
+
+
+def inner(*, allocates: bool = False, **options: object) -> Callable[[Function], Function]:
+    """`njit` for a function that only compiled code calls; one that makes arrays must say so."""
+    options = {"_nrt": allocates, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, **options}
+
+    def compiled(function: Function) -> Function:
+        found = _compiled(function, cache=True, options=options)
+        if isinstance(found, Dispatcher):
+            found.__class__ = _Inner
+        return cast("Function", found)
+
+    return compiled
+
+
+class _Inner(Dispatcher):  # type: ignore[misc]
+    """A function without a wrapper: Python that called its machine code would crash, so it runs the source."""
+
+    def __call__(self, *arguments: object) -> object:
+        return self.py_func(*arguments)
 
 
 def is_ours(compiled: Dispatcher) -> bool:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from noisewise.compilation import njit
+from noisewise.compilation import inner, njit
 from noisewise.likelihood.compiled import ROOT_2, erfcx
 from noisewise.regression.problem import GivenX, LocationX, Problem
 from noisewise.types import Floats as Floats
@@ -77,7 +77,7 @@ def belief(problem: Problem, *, is_scaled: bool = True, is_whitened: bool = True
     )  # fmt: skip
 
 
-@njit(cache=True)
+@inner()
 def _scale_of(i: int, sigma: float, tau: float, belief: Belief) -> float:
     """The prior scale of the i-th coefficient."""
     if belief.is_learned and not (belief.intercept and i == 0):
@@ -85,7 +85,7 @@ def _scale_of(i: int, sigma: float, tau: float, belief: Belief) -> float:
     return sigma if belief.is_relative else 1.0
 
 
-@njit(cache=True)
+@inner()
 def read_theta(position: Floats, belief: Belief, theta: Floats) -> float:
     """Write theta and return sigma."""
     sigma = math.exp(position[belief.log_sigma])
@@ -97,7 +97,7 @@ def read_theta(position: Floats, belief: Belief, theta: Floats) -> float:
     return sigma
 
 
-@njit(cache=True)
+@inner()
 def read_covariates(position: Floats, belief: Belief, factor: Floats, mu: Floats) -> None:
     """Write A (d, d), lower triangular, and mu (d,)."""
     d, at = len(mu), belief.cholesky
@@ -118,7 +118,7 @@ def read_covariates(position: Floats, belief: Belief, factor: Floats, mu: Floats
             mu[i] = position[belief.mu + i]
 
 
-@njit(cache=True)
+@inner()
 def theta_prior(position: Floats, belief: Belief, theta: Floats, by_theta: Floats, gradient: Floats) -> float:
     """log prior of theta, sigma and tau; adds its gradient and the pull `by_theta` of the likelihood."""
     sigma = math.exp(position[belief.log_sigma])
@@ -151,7 +151,7 @@ def theta_prior(position: Floats, belief: Belief, theta: Floats, by_theta: Float
     return value
 
 
-@njit(cache=True, fastmath=REASSOCIATE)
+@inner(fastmath=REASSOCIATE)
 def covariates_prior(
     position: Floats, belief: Belief, factor: Floats, mu: Floats, by_factor: Floats, by_mu: Floats, gradient: Floats,
     inverse: Floats, product: Floats,
@@ -211,7 +211,7 @@ def covariates_prior(
     return value
 
 
-@njit(cache=True, fastmath=REASSOCIATE)
+@inner(fastmath=REASSOCIATE)
 def _invert_lower(factor: Floats, inverse: Floats) -> None:
     d = len(factor)
     for j in range(d):
@@ -225,7 +225,7 @@ def _invert_lower(factor: Floats, inverse: Floats) -> None:
             inverse[i, j] = -total / factor[i, i]
 
 
-@njit(cache=True)
+@inner()
 def mixing_variance(u: float, scale: float) -> tuple[float, float]:
     """v = -2 b^2 log Phi(-u) and dv/du = 2 b^2 phi(u)/Phi(-u)."""
     if u > 0.0:
@@ -236,7 +236,7 @@ def mixing_variance(u: float, scale: float) -> tuple[float, float]:
     return -2.0 * scale**2 * math.log1p(-below), 2.0 * scale**2 * density / (1.0 - below)
 
 
-@njit(cache=True)
+@inner()
 def is_out_of_range(position: Floats, belief: Belief, d: int) -> bool:
     """Whether a scale would overflow or vanish, or a coordinate is no number."""
     for i in range(len(position)):

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from noisewise.compilation import njit
+from noisewise.compilation import inner, njit
 from noisewise.inference.hamiltonian import walk_of
 from noisewise.regression.coordinates import (
     REASSOCIATE,
@@ -64,6 +64,7 @@ class Scratch(NamedTuple):
     residual: Floats
     alpha: Floats
     solved: Floats
+    slope: Floats  # of the mixing variances
 
 
 class Data(NamedTuple):
@@ -73,7 +74,7 @@ class Data(NamedTuple):
     scratch: Scratch
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def normal_density(position: Floats, data: Data, gradient: Floats) -> float:
     """log posterior density (up to a constant) with normal covariates; writes its gradient."""
     belief, groups, members, work = data
@@ -91,7 +92,7 @@ def normal_density(position: Floats, data: Data, gradient: Floats) -> float:
     return value
 
 
-@njit(cache=True)
+@inner()
 def begin(position: Floats, belief: Belief, work: Scratch, gradient: Floats) -> float:
     """Read the unknowns, write m and B of a row, clear the pulls; returns sigma, or 0 where there is no density."""
     gradient.fill(0.0)
@@ -105,7 +106,7 @@ def begin(position: Floats, belief: Belief, work: Scratch, gradient: Floats) -> 
     return sigma
 
 
-@njit(cache=True)
+@inner()
 def finish(position: Floats, sigma: float, belief: Belief, work: Scratch, gradient: Floats) -> float:
     """From the pulls on m and B to those on theta, sigma, A and mu; returns the log prior."""
     d, y, o = len(work.mu), len(work.mean) - 1, belief.intercept
@@ -127,7 +128,7 @@ def finish(position: Floats, sigma: float, belief: Belief, work: Scratch, gradie
     return value
 
 
-@njit(cache=True)
+@inner()
 def _row_law(
     theta: Floats, sigma: float, factor: Floats, mu: Floats, intercept: int, mean: Floats, spread: Floats
 ) -> None:
@@ -147,7 +148,7 @@ def _row_law(
     spread[y, d] = sigma
 
 
-@njit(cache=True, fastmath=REASSOCIATE)
+@inner(fastmath=REASSOCIATE)
 def holder_law(g: int, groups: Groups, root: float, work: Scratch) -> None:
     """Of a holder's rows root P m, P B, S = P B B' P' and N; root is sqrt(k) for blocks, 1 for single rows."""
     m, d1 = work.spread.shape
@@ -172,7 +173,7 @@ def holder_law(g: int, groups: Groups, root: float, work: Scratch) -> None:
             work.n[b, a] = work.n[a, b]
 
 
-@njit(cache=True)
+@inner()
 def members_density(
     g: int, position: Floats, belief: Belief, groups: Groups, members: Members, work: Scratch, gradient: Floats
 ) -> float:
@@ -190,80 +191,104 @@ def members_density(
             if members.laplace[h, p] > 0.0:
                 u = position[at]
                 value -= 0.5 * u * u
-                work.v[p, p] += mixing_variance(u, members.laplace[h, p])[0]
+                noise, work.slope[p] = mixing_variance(u, members.laplace[h, p])
+                work.v[p, p] += noise
                 at += 1
             else:
                 work.v[p, p] += members.variance[h, p]
         log_determinant = invert_symmetric(work.v, size, work.inverse)
         if not math.isfinite(log_determinant):
             return -np.inf
-        value += _score(h, size, members, work) - 0.5 * members.holders[h] * log_determinant
+        count = members.holders[h]
+        value -= 0.5 * count * log_determinant
+        value += _score(size, count, work.inverse, work.residual, work.alpha, work.pull, work.grip)
+        for r in range(members.rank[h]):
+            value += _scatter(size, work.inverse, members.residual[h, :, r], work.solved, work.grip)
         at = belief.mixing + members.mixing[h]
         for p in range(size):
             if members.laplace[h, p] > 0.0:  # one holder: G_pp = a_p^2 - V^-1_pp
-                slope = mixing_variance(position[at], members.laplace[h, p])[1]
-                gradient[at] += 0.5 * slope * (work.alpha[p] ** 2 - work.inverse[p, p]) - position[at]
+                gradient[at] += 0.5 * work.slope[p] * (work.alpha[p] ** 2 - work.inverse[p, p]) - position[at]
                 at += 1
     return value
 
 
-@njit(cache=True, fastmath=REASSOCIATE)
-def _score(h: int, size: int, members: Members, work: Scratch) -> float:
-    """The quadratic forms of one member; adds J a to the pull and G to the grip."""
-    count, value = members.holders[h], 0.0
+@inner(fastmath=REASSOCIATE)
+def _score(
+    size: int, count: float, inverse: Floats, residual: Floats, alpha: Floats, pull: Floats, grip: Floats
+) -> float:
+    """The quadratic form of one member's mean; adds J a to the pull and J (a a' - V^-1) to the grip."""
+    value: float = 0.0
     for p in range(size):
         total = 0.0
         for q in range(size):
-            total += work.inverse[p, q] * work.residual[q]
-        work.alpha[p] = total
-        value -= 0.5 * count * total * work.residual[p]
-        work.pull[p] += count * total
+            total += inverse[p, q] * residual[q]
+        alpha[p] = total
+        value -= 0.5 * count * total * residual[p]
+        pull[p] += count * total
     for p in range(size):
         for q in range(size):
-            work.grip[p, q] += count * (work.alpha[p] * work.alpha[q] - work.inverse[p, q])
-    for r in range(members.rank[h]):
-        for p in range(size):
-            total = 0.0
-            for q in range(size):
-                total += work.inverse[p, q] * members.residual[h, q, r]
-            work.solved[p] = total
-            value -= 0.5 * total * members.residual[h, p, r]
-        for p in range(size):
-            for q in range(size):
-                work.grip[p, q] += work.solved[p] * work.solved[q]
+            grip[p, q] += count * (alpha[p] * alpha[q] - inverse[p, q])
     return value
 
 
-@njit(cache=True, fastmath=REASSOCIATE)
+@inner(fastmath=REASSOCIATE)
+def _scatter(size: int, inverse: Floats, residual: Floats, solved: Floats, grip: Floats) -> float:
+    """One column of a member's scatter: its quadratic form; adds V^-1 r r' V^-1 to the grip."""
+    value: float = 0.0
+    for p in range(size):
+        total = 0.0
+        for q in range(size):
+            total += inverse[p, q] * residual[q]
+        solved[p] = total
+        value -= 0.5 * total * residual[p]
+    for p in range(size):
+        for q in range(size):
+            grip[p, q] += solved[p] * solved[q]
+    return value
+
+
+@inner(fastmath=REASSOCIATE)
 def invert_symmetric(v: Floats, size: int, inverse: Floats) -> float:
-    """log |V| and V^-1 from the lower triangle of V, which is overwritten; infinite where V is singular."""
+    """log |V| and V^-1 from the lower triangle of V, which is overwritten; infinite where V is singular.
+
+    Every inner loop adds a multiple of a row to a row, which the processor does several numbers at a time.
+    """
     log_determinant = 0.0
     for i in range(size):
+        inverse[i, i] = v[i, i]
         for j in range(i):
-            total = v[i, j]
-            for k in range(j):
-                total -= v[i, k] * v[j, k]
-            v[i, j] = total / v[j, j]
-        total = v[i, i]
-        for k in range(i):
-            total -= v[i, k] * v[i, k]
-        if not total > 1e-13 * v[i, i]:  # less is rounding, and a density computed from it would be any number
+            v[j, i] = v[i, j]
+    for k in range(size):  # V = U'U, row by row in the upper triangle
+        pivot = v[k, k]
+        if not pivot > 1e-13 * inverse[k, k]:  # less is rounding, and a density computed from it would be any number
             return np.inf
-        v[i, i] = math.sqrt(total)
-        log_determinant += math.log(total)
-    for j in range(size):  # row j of `inverse` holds column j of L^-1, so that inner loops run along rows
-        inverse[j, j] = 1.0 / v[j, j]
-        for i in range(j + 1, size):
-            total = 0.0
-            for k in range(j, i):
-                total += v[i, k] * inverse[j, k]
-            inverse[j, i] = -total / v[i, i]
-    for i in range(size):  # V^-1_ij = sum over k >= max(i, j) of L^-1_ki L^-1_kj, the lower half into v
+        log_determinant += math.log(pivot)
+        scale = 1.0 / math.sqrt(pivot)
+        for j in range(k, size):
+            v[k, j] *= scale
+        for i in range(k + 1, size):
+            factor = v[k, i]
+            for j in range(i, size):
+                v[i, j] -= factor * v[k, j]
+    for i in range(size):  # X = U'^-1, lower, row by row
+        for j in range(i):
+            inverse[i, j] = 0.0
+        scale = 1.0 / v[i, i]
+        for k in range(i):
+            factor = v[k, i]
+            for j in range(k + 1):
+                inverse[i, j] -= factor * inverse[k, j]
+        for j in range(i):
+            inverse[i, j] *= scale
+        inverse[i, i] = scale
+    for i in range(size):
         for j in range(i + 1):
-            total = 0.0
-            for k in range(i, size):
-                total += inverse[i, k] * inverse[j, k]
-            v[i, j] = total
+            v[i, j] = 0.0
+    for k in range(size):  # V^-1 = X'X, into the lower triangle of v
+        for i in range(k + 1):
+            factor = inverse[k, i]
+            for j in range(i + 1):
+                v[i, j] += factor * inverse[k, j]
     for i in range(size):
         for j in range(i + 1):
             inverse[i, j] = v[i, j]
@@ -271,7 +296,7 @@ def invert_symmetric(v: Floats, size: int, inverse: Floats) -> float:
     return log_determinant
 
 
-@njit(cache=True)
+@inner()
 def pull_back_pairs(g: int, groups: Groups, work: Scratch) -> None:
     """From the pulls on M and on C's normal part to those on S and N."""
     size, n = groups.size[g], groups.n[g]
@@ -295,7 +320,7 @@ def pull_back_pairs(g: int, groups: Groups, work: Scratch) -> None:
             work.by_n[a, d] += h * bc
 
 
-@njit(cache=True)
+@inner()
 def pull_back_normal(g: int, groups: Groups, work: Scratch) -> None:
     """From the pulls on M and C to those on sqrt(k) P m and P B."""
     pull_back_pairs(g, groups, work)
@@ -312,7 +337,7 @@ def pull_back_normal(g: int, groups: Groups, work: Scratch) -> None:
             work.by_holder_spread[a, j] = total
 
 
-@njit(cache=True)
+@inner()
 def add_mapped(mapping: Floats, root: float, work: Scratch) -> None:
     """Add P' times the pulls on a holder's mean (root P m) and spread to those on m and B."""
     m, d1 = work.spread.shape
@@ -334,6 +359,6 @@ def make_data(belief: Belief, groups: Groups, members: Members) -> Data:
     shapes = [
         (q,), (q,), (d, d), (d,), (d, d), (d,), (d, d), (max(d, 1), max(d, 1)), (m,), (m, d + 1), (m,), (m, d + 1),
         (m,), (m, d + 1), (m, m), (m, m), (m, m), (m, m), (m,), (m, d + 1), (size, size), (size, size), (size, size),
-        (size,), (size, size), (size,), (size,), (size,),
+        (size,), (size, size), (size,), (size,), (size,), (size,),
     ]  # fmt: skip
     return Data(belief, groups, members, Scratch(*(np.zeros(shape) for shape in shapes)))

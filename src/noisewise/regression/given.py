@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from noisewise.compilation import njit
+from noisewise.compilation import inner, njit
 from noisewise.inference.hamiltonian import walk_of
 from noisewise.regression.coordinates import REASSOCIATE, Floats, is_out_of_range, read_theta, theta_prior
 from noisewise.regression.density import Data, members_density, pull_back_pairs
@@ -78,7 +78,7 @@ def _products(g: int, groups: Groups, loadings: Floats, quadratic: Floats) -> No
                 at += 1
 
 
-@njit(cache=True, fastmath=REASSOCIATE)
+@inner(fastmath=REASSOCIATE)
 def _pull_back_products(g: int, groups: Groups, loadings: Floats, by_products: Floats, by_theta: Floats) -> None:
     """From the pull n G Q xi on Q to that on theta; `by_products` lacks the factor n."""
     q = loadings.shape[1]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from noisewise.compilation import njit
+from noisewise.compilation import inner, njit
 from noisewise.inference.hamiltonian import walk_of
 from noisewise.regression.coordinates import (
     Belief,
@@ -107,7 +107,7 @@ def location_density(position: Floats, data: LocationData, gradient: Floats) -> 
     return value
 
 
-@njit(cache=True)
+@inner()
 def _read_location(position: Floats, location: Location, own: LocationScratch) -> None:
     """Write the shares p_c, the effects Z and Z h(c)."""
     count, size = location.tilt.shape
@@ -136,7 +136,7 @@ def _read_location(position: Floats, location: Location, own: LocationScratch) -
             own.shift[c, i] = total
 
 
-@njit(cache=True)
+@inner()
 def _row_laws(sigma: float, intercept: int, location: Location, work: Scratch, own: LocationScratch) -> None:
     """m_c (m,) and B_c (m, k + 1) of w = ([1,] x, y) in every configuration."""
     count, d, k = location.slope.shape
@@ -161,7 +161,7 @@ def _row_laws(sigma: float, intercept: int, location: Location, work: Scratch, o
         own.spread[c, y, k] = sigma
 
 
-@njit(cache=True)
+@inner()
 def _group_moments(g: int, groups: Groups, work: Scratch, own: LocationScratch) -> None:
     """M (into the released places of work.s) and C of a group's rows, and those of every configuration."""
     count, m, d1 = own.spread.shape
@@ -200,7 +200,7 @@ def _group_moments(g: int, groups: Groups, work: Scratch, own: LocationScratch) 
                 work.covariance[r, t] += own.share[c] * own.fourth[c, r, t]
 
 
-@njit(cache=True)
+@inner(allocates=True)
 def _pull_back_group(g: int, groups: Groups, work: Scratch, own: LocationScratch) -> None:
     """From the pulls on a group's M and C to those on p_c, m_c and B_c."""
     count, m, d1 = own.spread.shape
@@ -235,7 +235,7 @@ def _pull_back_group(g: int, groups: Groups, work: Scratch, own: LocationScratch
                 own.by_spread[c, a, j] += work.by_spread[a, j]
 
 
-@njit(cache=True)
+@inner()
 def _pull_back_rows(
     sigma: float,
     belief: Belief,
@@ -275,7 +275,7 @@ def _pull_back_rows(
                     own.by_effects[j, t] += by_mean * spread * location.contrast[c, t]
 
 
-@njit(cache=True)
+@inner()
 def _location_prior(position: Floats, location: Location, own: LocationScratch, gradient: Floats) -> float:
     """log N(0, 1) of every effect and tilt; adds its gradient and the likelihood's pull on the effects."""
     value = 0.0

@@ -18,7 +18,7 @@ import math
 
 import numpy as np
 
-from noisewise.compilation import njit
+from noisewise.compilation import inner
 from noisewise.regression.groups import Groups
 from noisewise.regression.shortened import paired, pull_back_means
 from noisewise.regression.sphere import (
@@ -39,7 +39,7 @@ SHORT = 2.5
 REACH = 6.5
 
 
-@njit(cache=True)
+@inner(allocates=True)
 def radial_moments(
     g: int, groups: Groups, sphere: Sphere, mean: Floats, spread: Floats, first: int, second: Floats, covariance: Floats
 ) -> bool:
@@ -89,7 +89,7 @@ def radial_moments(
     return True
 
 
-@njit(cache=True, error_model="numpy")
+@inner(allocates=True, error_model="numpy")
 def _integrate(radius: float, sphere: Sphere, mean: Floats, spread: Floats, first: int) -> bool:
     """h, and along each direction b, T, the inner and outer integrals, and J_k; False where one is not a number."""
     n, size = sphere.directions.shape
@@ -133,7 +133,7 @@ def _integrate(radius: float, sphere: Sphere, mean: Floats, spread: Floats, firs
     return is_usable and 0.0 < sphere.totals[0] < np.inf
 
 
-@njit(cache=True)
+@inner()
 def _panel(v: int, low: float, high: float, along: float, log_height: float, sphere: Sphere, integrals: Floats) -> None:
     """int t^k p(t) dt from low to high, for all k that `integrals` has room for."""
     size, count = sphere.directions.shape[1], integrals.shape[1]
@@ -152,7 +152,7 @@ def _panel(v: int, low: float, high: float, along: float, log_height: float, sph
             value *= t
 
 
-@njit(cache=True)
+@inner()
 def _coefficients(g: int, groups: Groups, sphere: Sphere, first: int, linear: Floats, square: Floats) -> None:
     """The product f_ab = s_a s_b + (k - 1)(s_a e_b + e_a s_b) along a direction is constant + linear t + square t^2."""
     k = groups.block[g]
@@ -168,7 +168,7 @@ def _coefficients(g: int, groups: Groups, sphere: Sphere, first: int, linear: Fl
                 linear[v, p], square[v, p] = (k - 1.0) * (u * sphere.mean[b] + sphere.mean[a] * w), u * w
 
 
-@njit(cache=True)
+@inner()
 def _product_mean(g: int, p: int, groups: Groups, sphere: Sphere, second: Floats, first: int) -> float:
     """E f_ab less its constant; `second` is that of one row."""
     a, b = groups.pairs[g, p, 0], groups.pairs[g, p, 1]
@@ -181,7 +181,7 @@ def _product_mean(g: int, p: int, groups: Groups, sphere: Sphere, second: Floats
     return value
 
 
-@njit(cache=True)
+@inner(allocates=True)
 def pull_back_radial(
     g: int, groups: Groups, sphere: Sphere, first: int, pull: Floats, grip: Floats, second: Floats, spread: Floats,
     by_mean: Floats, by_spread: Floats,
@@ -220,7 +220,7 @@ def pull_back_radial(
     _pull_back_rows(g, groups, sphere, first, one, two, spread, by_mean, by_spread)
 
 
-@njit(cache=True)
+@inner()
 def _pull_back_powers(
     sphere: Sphere, linear: Floats, square: Floats, one: Floats, two: Floats, centre: Floats, still: Floats
 ) -> None:
@@ -237,7 +237,7 @@ def _pull_back_powers(
             sphere.by_powers[v, 4] += w * square[v, p] * two[v, p]
 
 
-@njit(cache=True)
+@inner()
 def _pull_back_total(sphere: Sphere, first: int) -> None:
     """Add the pulls on J_k through e and M, and take away that of the sum of weights by which all are divided."""
     m = len(sphere.mean)
@@ -256,7 +256,7 @@ def _pull_back_total(sphere: Sphere, first: int) -> None:
         sphere.by_powers[v, 0] -= sphere.weights[v] / sphere.totals[0] * total
 
 
-@njit(cache=True)
+@inner(allocates=True)
 def _pull_back_rows(
     g: int, groups: Groups, sphere: Sphere, first: int, by_linear: Floats, by_square: Floats, spread: Floats,
     by_mean: Floats, by_spread: Floats,

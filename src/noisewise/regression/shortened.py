@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from noisewise.compilation import njit
+from noisewise.compilation import inner, njit
 from noisewise.regression.groups import Groups
 from noisewise.regression.points import base_points
 from noisewise.types import Floats
@@ -81,7 +81,7 @@ def shorten_rows(g: int, groups: Groups, bank: Bank, mean: Floats, spread: Float
     return changed
 
 
-@njit(cache=True)
+@inner(allocates=True)
 def bank_moments(
     g: int, groups: Groups, bank: Bank, mean: Floats, spread: Floats, first: int, second: Floats, covariance: Floats
 ) -> None:
@@ -121,7 +121,7 @@ def bank_moments(
                 second[a, b] += (k - 1.0) * bank.mean[a] * bank.mean[b]
 
 
-@njit(cache=True)
+@inner()
 def paired(g: int, p: int, q: int, groups: Groups, mean: Floats, second: Floats) -> float:
     """S_ac S_bd + S_ad S_bc with S = M - e e' of one row."""
     a, b, c, d = groups.pairs[g, p, 0], groups.pairs[g, p, 1], groups.pairs[g, q, 0], groups.pairs[g, q, 1]
@@ -131,7 +131,7 @@ def paired(g: int, p: int, q: int, groups: Groups, mean: Floats, second: Floats)
     return value
 
 
-@njit(cache=True)
+@inner(allocates=True)
 def pull_back_bank(
     g: int, groups: Groups, bank: Bank, first: int, pull: Floats, grip: Floats, second: Floats, by_mean: Floats,
     by_spread: Floats,
@@ -174,7 +174,7 @@ def pull_back_bank(
                 by_spread[a, j] += by_row[a] * bank.z[i, j]
 
 
-@njit(cache=True)
+@inner(allocates=True)
 def pull_back_means(
     g: int, groups: Groups, pull: Floats, grip: Floats, second: Floats, mean: Floats, by_mean: Floats, by_second: Floats
 ) -> None:
@@ -205,7 +205,7 @@ def pull_back_means(
             by_mean[a] -= (by_centred[a, b] + by_centred[b, a]) * mean[b]
 
 
-@njit(cache=True)
+@inner()
 def _pull_back_row(i: int, radius: float, bank: Bank, first: int, by_row: Floats) -> None:
     """Through s = c clamp(r): along the row nothing passes where it was shortened, nor where it was clamped."""
     factor, m = bank.factors[i], len(by_row)

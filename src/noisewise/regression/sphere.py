@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from noisewise.compilation import njit
+from noisewise.compilation import inner
 from noisewise.regression.points import base_points, directions
 from noisewise.types import Floats
 
@@ -78,7 +78,7 @@ def make_sphere(dimension: int, *, m: int, pairs: int, is_used: bool) -> Sphere:
     )  # fmt: skip
 
 
-@njit(cache=True, error_model="numpy")
+@inner(allocates=True, error_model="numpy")
 def gather(sphere: Sphere) -> None:
     """Write directions nearer to that of h, their weights, and what h has along and across them."""
     n, size = sphere.base.shape
@@ -103,7 +103,7 @@ def gather(sphere: Sphere) -> None:
         sphere.across[v] = far * stretch * math.sqrt(1.0 - cosine * cosine)
 
 
-@njit(cache=True, error_model="numpy")
+@inner(error_model="numpy")
 def tilt(sphere: Sphere) -> None:
     """Write the directions of z + h, and what h has along them."""
     n, size = sphere.base.shape
@@ -117,7 +117,7 @@ def tilt(sphere: Sphere) -> None:
             sphere.along[v] += sphere.directions[v, i] * sphere.centre[i]
 
 
-@njit(cache=True)
+@inner()
 def pull_back_gather(
     v: int, by_weight: float, far: float, sphere: Sphere, by_direction: Floats, by_axis: Floats
 ) -> float:
@@ -135,7 +135,7 @@ def pull_back_gather(
     return gathered * (on_direction + by_stretch) - on_axis  # type: ignore[no-any-return]
 
 
-@njit(cache=True)
+@inner()
 def pull_back_axis(far: float, sphere: Sphere, by_log_kappa: float, by_axis: Floats, by_centre: Floats) -> None:
     """From the pulls on log kappa and on u to that on h."""
     on_axis = 0.0
@@ -146,7 +146,7 @@ def pull_back_axis(far: float, sphere: Sphere, by_log_kappa: float, by_axis: Flo
         by_centre[i] += by_axis[i] / far + (outwards - on_axis / far) * sphere.centre[i] / far
 
 
-@njit(cache=True)
+@inner()
 def pull_back_tilt(v: int, sphere: Sphere, by_direction: Floats, by_centre: Floats) -> None:
     """From the pull on v = (z + h)/|z + h| to that on h."""
     across = 0.0

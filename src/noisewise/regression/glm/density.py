@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from noisewise.compilation import njit
+from noisewise.compilation import inner, njit
 from noisewise.inference.hamiltonian import walk_of
 from noisewise.regression.coordinates import OVERFLOW, Belief, covariates_prior, read_covariates
 from noisewise.regression.density import Scratch, members_density
@@ -98,7 +98,7 @@ def glm_density(position: Floats, data: GlmData, gradient: Floats) -> float:
     return _density(position, data, gradient, True)
 
 
-@njit(cache=True)
+@inner()
 def _density(position: Floats, data: GlmData, gradient: Floats, has_gradient: bool) -> float:
     """The same; without its gradient three times as fast."""
     belief, groups, members, work, coefficients, covariates, _, shared, _ = data
@@ -123,7 +123,7 @@ def _density(position: Floats, data: GlmData, gradient: Floats, has_gradient: bo
     return value
 
 
-@njit(cache=True)
+@inner()
 def _is_out_of_range(position: Floats, belief: Belief, coefficients: Coefficients, k: int) -> bool:
     """Whether a scale would overflow or vanish, or a coordinate is no number."""
     for i in range(len(position)):
@@ -137,7 +137,7 @@ def _is_out_of_range(position: Floats, belief: Belief, coefficients: Coefficient
     return coefficients.log_tau >= 0 and abs(position[coefficients.log_tau]) > OVERFLOW / 3
 
 
-@njit(cache=True)
+@inner()
 def _read(
     position: Floats, belief: Belief, coefficients: Coefficients, covariates: Covariates, work: Scratch, shared: Shared
 ) -> None:
@@ -218,7 +218,7 @@ def mixed_moments(
     return True
 
 
-@njit(cache=True)
+@inner()
 def _copy_middle(size: int, pairs: Integers, middle: Floats, work: Scratch) -> None:
     """M where `members_density` reads it."""
     work.s.fill(0.0)
@@ -227,7 +227,7 @@ def _copy_middle(size: int, pairs: Integers, middle: Floats, work: Scratch) -> N
         work.s[pairs[r, 0], pairs[r, 1]] = middle[r]
 
 
-@njit(cache=True)
+@inner(allocates=True)
 def _pull_group(g: int, data: GlmData) -> None:
     """From the pulls on a group's M and C to those on theta, the shares, and the law within every combination."""
     groups, work, shared, row = data.groups, data.scratch, data.shared, data.row
@@ -264,7 +264,7 @@ def _pull_group(g: int, data: GlmData) -> None:
         )
 
 
-@njit(cache=True)
+@inner()
 def _finish(
     position: Floats,
     belief: Belief,
@@ -310,7 +310,7 @@ def _finish(
     return value
 
 
-@njit(cache=True)
+@inner()
 def _coefficients_prior(position: Floats, coefficients: Coefficients, shared: Shared, gradient: Floats) -> float:
     """log prior of xi and tau; adds its gradient and the likelihood's pull."""
     value, at = 0.0, coefficients.log_tau

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from noisewise.compilation import njit
+from noisewise.compilation import inner
 from noisewise.types import Floats
 
 LOGISTIC, PROBIT, POISSON = 0, 1, 2
@@ -77,7 +77,7 @@ PROBIT_LINK = Link("probit", PROBIT, _ndtr, _yes_no, 1.5)
 POISSON_LINK = Link("Poisson", POISSON, _rate, _counts, 1.5, is_count=True, ratio="rate ratio")
 
 
-@njit(cache=True)
+@inner()
 def response_moments(response: Floats, s: float, value: Floats, slope: Floats) -> None:
     """Write m_k(s) and dm_k/ds, k = 0..4, for (code, cap, whether counts above the cap were refused)."""
     code = int(response[0])
@@ -101,7 +101,7 @@ def response_moments(response: Floats, s: float, value: Floats, slope: Floats) -
         slope[k] = rise
 
 
-@njit(cache=True)
+@inner()
 def _count_moments(cap: float, is_kept: bool, s: float, value: Floats, slope: Floats) -> None:
     """Those of a Poisson count, from its likeliest value within the cap downwards and upwards."""
     value.fill(0.0)
@@ -136,7 +136,7 @@ def _count_moments(cap: float, is_kept: bool, s: float, value: Floats, slope: Fl
             power *= cap
 
 
-@njit(cache=True)
+@inner(allocates=True)
 def scalar_moments(response: Floats, m: float, sigma: float, moment: Floats, by_m: Floats, by_sigma: Floats) -> float:
     """Write T (5, 5) at i + j <= 4 and its slopes in m and sigma, of the rows that were kept; return their share.
 
@@ -167,7 +167,7 @@ def scalar_moments(response: Floats, m: float, sigma: float, moment: Floats, by_
     return float(share)
 
 
-@njit(cache=True)
+@inner()
 def _divide(moment: Floats, by_m: Floats, by_sigma: Floats) -> None:
     """T/T_00 in place, with its slopes; those of T_00 itself stay, of its logarithm."""
     share = moment[0, 0]

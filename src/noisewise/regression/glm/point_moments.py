@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from noisewise.compilation import njit
+from noisewise.compilation import inner
 from noisewise.regression.glm.links import scalar_moments
 from noisewise.regression.glm.row_moments import RowScratch
 from noisewise.types import Floats, Integers
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from noisewise.regression.glm.density import Shared
 
 
-@njit(cache=True)
+@inner()
 def write_point(
     theta: Floats, mean: Floats, mapping: Floats, pairs: Integers, size: int, response: Floats, own: RowScratch
 ) -> float:
@@ -43,7 +43,7 @@ def write_point(
     return float(scalar_moments(response, s, 0.0, own.moment, own.by_m, own.by_sigma))
 
 
-@njit(cache=True)
+@inner()
 def point_moments(
     mapping: Floats, pairs: Integers, size: int, response: Floats, shared: Shared, own: RowScratch, covariance: Floats
 ) -> bool:
@@ -90,7 +90,7 @@ def point_moments(
     return True
 
 
-@njit(cache=True)
+@inner(allocates=True)
 def pull_points(
     n: float,
     mapping: Floats,

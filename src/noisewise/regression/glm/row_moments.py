@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from noisewise.compilation import njit
+from noisewise.compilation import inner
 from noisewise.regression.glm.links import ORDER, scalar_moments
 from noisewise.regression.moments import normal_covariance_at
 from noisewise.types import Floats, Integers
@@ -83,7 +83,7 @@ def row_scratch(features: int, numbers: int, pairs: int) -> RowScratch:
     return RowScratch(*(np.zeros(shape) for shape in shapes))
 
 
-@njit(cache=True)
+@inner()
 def split_row(theta: Floats, mean: Floats, factor: Floats, response: Floats, own: RowScratch) -> float:
     """m, sigma, u, h, R and T of x = mean + factor e; returns the share of rows that were kept.
 
@@ -120,7 +120,7 @@ def split_row(theta: Floats, mean: Floats, factor: Floats, response: Floats, own
     return float(own.scalars[2])
 
 
-@njit(cache=True)
+@inner()
 def write_moments(
     mapping: Floats, pairs: Integers, size: int, mean: Floats, own: RowScratch, second: Floats, fourth: Floats
 ) -> None:
@@ -164,7 +164,7 @@ def write_moments(
             fourth[r, q] = fourth[q, r] = total
 
 
-@njit(cache=True)
+@inner()
 def _square(one: Floats, other: Floats, moment: Floats) -> float:
     """one' E qq' other."""
     return float(
@@ -177,7 +177,7 @@ def _square(one: Floats, other: Floats, moment: Floats) -> float:
     )
 
 
-@njit(cache=True)
+@inner()
 def _coefficients(one: Floats, other: Floats, products: Floats) -> None:
     """Of (one' q)(other' q) in 1, t, y, t^2, ty, y^2."""
     products[0] = one[0] * other[0]
@@ -188,14 +188,14 @@ def _coefficients(one: Floats, other: Floats, products: Floats) -> None:
     products[5] = one[2] * other[2]
 
 
-@njit(cache=True)
+@inner()
 def _covariance(moment: Floats, x: int, z: int) -> float:
     """Cov of two of the six products."""
     joint = moment[OF_T[x] + OF_T[z], OF_Y[x] + OF_Y[z]]
     return float(joint - moment[OF_T[x], OF_Y[x]] * moment[OF_T[z], OF_Y[z]])
 
 
-@njit(cache=True)
+@inner()
 def begin_pulls(own: RowScratch) -> None:
     """No pull yet on T, h, R and the share kept; several holders' are added up."""
     own.pull_moment.fill(0.0)
@@ -204,7 +204,7 @@ def begin_pulls(own: RowScratch) -> None:
     own.scalars[3] = 0.0
 
 
-@njit(cache=True)
+@inner()
 def pull_moments(
     mapping: Floats, pairs: Integers, size: int, pull: Floats, grip: Floats, own: RowScratch, by_mean: Floats
 ) -> None:
@@ -250,7 +250,7 @@ def pull_moments(
                     own.pull_rest[i, j] += mapping[a, 1 + i] * own.pull_spread[a, b] * mapping[b, 1 + j]
 
 
-@njit(cache=True)
+@inner(allocates=True)
 def _pull_products(size: int, pull: Floats, grip: Floats, own: RowScratch) -> None:
     """The pulls on pi and, through the means and covariances of the six products, on T."""
     joint, mean, gripped = np.zeros((6, 6)), np.zeros(6), np.zeros(6)
@@ -274,7 +274,7 @@ def _pull_products(size: int, pull: Floats, grip: Floats, own: RowScratch) -> No
         own.pull_moment[OF_T[x], OF_Y[x]] += mean[x]
 
 
-@njit(cache=True)
+@inner()
 def _pull_coefficients(pull: Floats, one: Floats, other: Floats, by_one: Floats, by_other: Floats) -> None:
     """The way back through `_coefficients`."""
     by_one[0] += pull[0] * other[0] + pull[1] * other[1] + pull[2] * other[2]
@@ -285,7 +285,7 @@ def _pull_coefficients(pull: Floats, one: Floats, other: Floats, by_one: Floats,
     by_other[2] += pull[2] * one[0] + pull[4] * one[1] + pull[5] * one[2]
 
 
-@njit(cache=True)
+@inner(allocates=True)
 def _pull_square(
     pull: float, one: Floats, other: Floats, moment: Floats, by_one: Floats, by_other: Floats, by_moment: Floats
 ) -> None:
@@ -298,7 +298,7 @@ def _pull_square(
     _pull_coefficients(pulls, one, other, by_one, by_other)
 
 
-@njit(cache=True)
+@inner()
 def pull_split(
     theta: Floats, mean: Floats, factor: Floats, own: RowScratch, by_theta: Floats, by_mean: Floats, by_factor: Floats
 ) -> None:
