@@ -56,3 +56,9 @@ def test_the_power_of_two_below_is_the_largest(value: Fraction) -> None:
 def test_integers_are_whole_and_within_bounds(bad: object) -> None:
     with pytest.raises(InvalidArgument, match="n = "):
         integer(bad, "n", minimum=1, maximum=10)
+
+
+@pytest.mark.parametrize("nothing", [Fraction(0), Fraction(-1, 3)])
+def test_no_power_of_two_is_looked_for_below_what_is_not_positive(nothing: Fraction) -> None:
+    with pytest.raises(ArithmeticError):
+        power_of_two_below(nothing)

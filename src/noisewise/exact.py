@@ -66,6 +66,8 @@ def float_below(exact: Fraction) -> float:
 
 def power_of_two_below(exact: Fraction) -> Fraction:
     """The largest power of two that is not above `exact` > 0."""
+    if exact <= 0:  # it would be looked for without end
+        raise ArithmeticError("no power of two is below a number that is not positive; this is a fault of the library")
     exponent = exact.numerator.bit_length() - exact.denominator.bit_length()
     power = Fraction(2) ** exponent
     while power > exact:

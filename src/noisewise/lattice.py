@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from noisewise.errors import Unsupported
+from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import power_of_two_below
 
 LARGEST_SUM = Fraction(2) ** 62
@@ -64,6 +64,12 @@ def lattice_for(steps: Sequence[float], ranges: Sequence[tuple[float, float, flo
 
 def entry_steps(ranges: Sequence[tuple[float, float, float]]) -> list[float]:
     """Steps for entries that are summed over a block before products are taken: 2^-30 of each entry's size."""
+    if any(low == high == 0 for low, high, _ in ranges):
+        raise InvalidArgument(
+            "An entry of the averaged rows is 0 for every record within the declared bounds, so it tells nothing: "
+            "leave it out, or change its limits (clip, between) or the schema's bounds. Nothing was spent.",
+            argument="features",
+        )
     return [float(power_of_two_below(Fraction(max(abs(low), abs(high))) / 2**30)) for low, high, _ in ranges]
 
 

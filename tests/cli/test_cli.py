@@ -21,6 +21,8 @@ import pytest
 from command_line import run_here
 
 import noisewise as nw
+from noisewise.cli.spec import Spec
+from noisewise.errors import InvalidSpec
 
 COMMAND = Path(sys.executable).with_name("noisewise")
 N = 30
@@ -404,6 +406,13 @@ def test_order_and_key_of_the_table_section_are_checked(run: Run, home: Path) ->
         (home / "income.toml").write_text(section + "\n" + SPEC if "=" in section[:8] else SPEC + section + "\n")
         assert_refused(run(*release(home)), word)
         assert not (home / "incomes.ledger").exists()
+
+
+@pytest.mark.parametrize("value", ["5", '"population"', "true", "1979-05-27", "[1]", "{ population = 5 }"])
+def test_a_survey_section_that_is_none_is_refused_where_its_population_is_looked_for(value: str, home: Path) -> None:
+    (home / "income.toml").write_text(f"survey = {value}\n{SPEC}")
+    with pytest.raises(InvalidSpec, match="survey"):
+        Spec.read(home / "income.toml").population()
 
 
 def test_the_program_has_no_secrets_in_its_help(run: Run) -> None:

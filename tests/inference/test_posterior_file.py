@@ -1,5 +1,6 @@
 """Posteriors in files: what is saved comes back whole, and what is no posterior is refused in one sentence (E7)."""
 
+import contextlib
 import io
 import json
 import math
@@ -104,6 +105,11 @@ def test_bad_files_are_refused_in_one_sentence(posterior, tmp_path):
             check={"components": {"a": "b"}, "overall": 0, "replicates": 0}
         ),
         "a check of nothing": lambda h, _: h.update(check=[]),
+        "draws of another model's parameters": lambda h, _: h.update(
+            names=[f"{name}'" for name in h["names"]], moments=None
+        ),
+        "draws of nothing": lambda _, a: a.update(draws_0=a["draws_0"][:, :0]),
+        "chains of nothing": lambda _, a: a.update(draws_0=a["draws_0"][:0]),
     }
     for name, change in changes.items():
         posterior.save(path)
@@ -111,6 +117,10 @@ def test_bad_files_are_refused_in_one_sentence(posterior, tmp_path):
         with pytest.raises(InvalidArgument, match="saved posterior") as error:
             Posterior.load(path)
         assert error.value.argument == "path", name
+    posterior.save(path)
+    altered(path, lambda h, _: h.update(log_evidence=10**400, seconds=10**400))
+    with contextlib.suppress(InvalidArgument):  # refused, or a number that can be said
+        Posterior.load(path).summary()
     posterior.save(path)
     whole = path.read_bytes()
     np.save(tmp_path / "one.npy", np.ones(3))

@@ -13,6 +13,8 @@ import pytest
 from moment_boxes import PARTS, RELATIONS, products, schema_of, shortened
 
 from noisewise.errors import InvalidArgument, NoisewiseError, Unsupported
+from noisewise.planning import plan
+from noisewise.privacy.guarantee import PureDP
 from noisewise.statistics.eigenvalue import SmallestEigenvalue
 from noisewise.statistics.enclosure import feature_range
 from noisewise.statistics.feature import column
@@ -148,6 +150,9 @@ def test_what_cannot_be_private_or_computed_is_refused():
         Moments(["x0"], "y", average=5).sensitivity(schema)
     with pytest.raises(Unsupported):
         Moments(["x0"], "y", average=2, fourth=True)
+    nothing = column("x0").between(5, 6)  # outside the bounds, so 0 for every record: its step was looked for for ever
+    with pytest.raises(InvalidArgument, match="0 for every record"):
+        plan(Moments([nothing], "y", shrink=1, average=2), schema, guarantee=PureDP(1))
     with pytest.raises(InvalidArgument, match="twice"):
         Moments(["x0", "y"], "y")
     with pytest.raises(InvalidArgument, match="not one of"):

@@ -130,9 +130,10 @@ class Spec:
         spec's own."""
         from noisewise.populations.text import population_from_spec, population_from_text
 
-        survey = self.sections.get("survey", {})
-        if "population" not in self.sections and "population" in survey:
-            return self._within("[survey]", lambda: population_from_text(survey["population"]))
+        if "population" not in self.sections and "survey" in self.sections:
+            survey = self._section("survey")
+            if "population" in survey:
+                return self._within("[survey]", lambda: population_from_text(survey["population"]))
         section = self._section("population")
         if any("formula" in str(text) for text in section.values()):
             from noisewise.regression.formula import written_out

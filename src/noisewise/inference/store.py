@@ -69,7 +69,7 @@ def load(path: str | PathLike[str]) -> Posterior:
         header, arrays = archive.read(where, forms=(FORMAT, OLD_FORMAT))
         if header["format"] == OLD_FORMAT:
             header |= _renewed(header)
-        _check_header(header)
+        header |= _checked_header(header)
         draws = {name: arrays[f"draws_{k}"] for k, name in enumerate(header["names"])}
         found = Posterior(
             draws=draws,
@@ -107,8 +107,8 @@ class _Header(BaseModel):
     stated_n: int | str | list[int | str] | None
 
 
-def _check_header(header: Mapping[str, object]) -> None:
-    """Refuse entries of a wrong kind, and names given twice."""
+def _checked_header(header: Mapping[str, object]) -> dict[str, object]:
+    """Its plain entries, read as what they are; those of a wrong kind and names given twice are refused."""
     try:
         read = _Header.model_validate_json(json.dumps({name: header.get(name) for name in _Header.model_fields}))
     except ValidationError as error:
@@ -116,17 +116,20 @@ def _check_header(header: Mapping[str, object]) -> None:
         raise InvalidArgument(f"its {'.'.join(map(str, detail['loc']))}: {detail['msg']}.", argument="path") from None
     if len(set(read.names)) != len(read.names):
         raise InvalidArgument("it names a parameter twice.", argument="path")
+    return read.model_dump()
 
 
 def _check_numbers(found: Posterior) -> None:
     """Refuse draws outside what they are draws of, and stored moments that are not theirs."""
+    if any(values.ndim < 2 or values.size == 0 for values in found.draws.values()):
+        raise InvalidArgument("it holds a parameter of which there are no draws.", argument="path")
     if found.verdict.is_converged and not all(np.isfinite(values).all() for values in found.draws.values()):
         raise InvalidArgument("its draws are not all finite, and its verdict does not say so.", argument="path")
     supports = {} if found.population is None else found.model.supports
     told = [name for name in supports if name in found.draws]
     others = () if found.population is None else found.model.unlisted  # from which a model's parameters may follow
-    if told and len(told) < len(supports) and not any(name in found.draws for name in others):
-        raise InvalidArgument("it holds draws of some of its parameters only.", argument="path")
+    if len(told) < len(supports) and not any(name in found.draws for name in others):
+        raise InvalidArgument("it does not hold draws of all its parameters.", argument="path")
     for name in told:
         values, support = found.draws[name], supports[name]
         low, high = (0.0, 1.0) if support.size is not None else (support.low, support.high)
