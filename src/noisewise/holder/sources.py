@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from noisewise.holder.reader import Reader
 
 T = TypeVar("T")
-Stamp = tuple[str, int, int]
+Stamp = tuple[str, int, int, int, int]  # path; times of the last change of text and of anything, file number, size
 
 POSITION, ORDER, KEY = "__position", "__order", "__key"
 GIVEN, RAW = "__given_", "__raw_"
@@ -95,7 +95,7 @@ class Source:
 
     def check_unchanged(self) -> None:
         """Files are read again for every release, so one that was edited after its check is refused."""
-        if self.stamps != stamps_of([path for path, _, _ in self.stamps]):
+        if self.stamps != stamps_of([path for path, *_ in self.stamps]):
             raise InvalidData(
                 "The file has changed since Table.read checked it. Read it again with Table.read. Nothing was spent.",
                 fault="changed",
@@ -208,7 +208,10 @@ def _open_parquet(files: list[str], wanted: Sequence[str]) -> Source:
 
 def stamps_of(paths: Sequence[str]) -> tuple[Stamp, ...]:
     facts = [(path, os.stat(path)) if os.path.exists(path) else (path, None) for path in paths]
-    return tuple((path, fact.st_mtime_ns, fact.st_size) if fact else (path, 0, -1) for path, fact in facts)
+    return tuple(
+        (path, fact.st_mtime_ns, fact.st_ctime_ns, fact.st_ino, fact.st_size) if fact else (path, 0, 0, 0, -1)
+        for path, fact in facts
+    )
 
 
 # --- frames -----------------------------------------------------------------------------------------------------------

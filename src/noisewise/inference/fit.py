@@ -15,7 +15,8 @@ rests on, and the reader knows which world it is. A schema that refuses such rec
 a share that is all but surely (its 5 % quantile) at least 10 % contradicts the schema, and warns. So does one that is
 at least 10 % on average where the population's own mean is more than its posterior sd away from that of records within
 the bounds: then "mean" and its interval are no longer about the records. With more numbers than unknowns neither does:
-the check is there to say whether the shape fits.
+the check is there to say whether the shape fits; what the answer rests on is said all the same, since few numbers more
+show only a gross misfit.
 
 Released sums. Under either rule the fitted population says what the sums should be. A released sum y_j that is more
 than five sds away from that,
@@ -76,6 +77,7 @@ MOST_SUMS = 60
 MOST_NAMED = 3
 HARDLY = 0.1  # of a posterior sd
 VISIBLE_SHIFT = 0.3  # sds by which a bank may move an answer before it is warned of
+SHAPE = "The answer rests on their being there; the check would show only a gross misfit of the population's shape."
 FAR = 5.0  # sds of noise, records and posterior: beyond, a released sum contradicts the fitted population
 
 
@@ -124,15 +126,16 @@ def bounds_sentences(releases: tuple[NoisyValue, ...], population: AnyPopulation
             (fine,), _ = _own_and_cleaned(population, release.schema, column, middle, QUANTILES)
             (coarse,), (cleaned,) = _own_and_cleaned(population, release.schema, column, middle)
             sentence += _means(releases, column, fine, coarse, cleaned)
-            if counted.checks_shape:
-                notes.append(sentence)
-                continue
             is_large = float(np.quantile(share, SURE)) >= LARGE or (
                 float(share.mean()) >= LARGE and _is_apart(*_own_and_cleaned(population, release.schema, column, some))
             )
-            if is_large:
+            is_refused = release.schema.outside == "refuse"
+            if is_large and counted.checks_shape:
+                sentence += "" if is_refused else f" {SHAPE}"
+            elif is_large:
                 sentence += f" {_resting(release)}"
-            (warnings if is_large and release.schema.outside == "refuse" else notes).append(sentence)
+            warns = is_large and is_refused and not counted.checks_shape
+            (warnings if warns else notes).append(sentence)
     return Sentences(tuple(warnings), tuple(notes))
 
 

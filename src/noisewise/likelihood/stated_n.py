@@ -227,7 +227,12 @@ def _compared(releases: tuple[NoisyValue, ...], sizes: list[int]) -> list[tuple[
         for family in (found, bounded)
         for probability, sentence in family
     ]
-    return [(probability, sentence.replace(TAIL, f"{probability:.1g}")) for probability, sentence in corrected]
+    return [(probability, sentence.replace(TAIL, _in_words(probability))) for probability, sentence in corrected]
+
+
+def _in_words(probability: float) -> str:
+    """A tail probability, never as 0."""
+    return f"{probability:.1g}" if probability >= REFUSED else f"below {REFUSED:g}"
 
 
 def _bounded(release: NoisyValue, n: int) -> list[tuple[float, str]]:
