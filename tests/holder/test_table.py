@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -86,6 +87,22 @@ def test_later_edits_never_reach_a_table(tmp_path: Path) -> None:
         with pytest.raises(InvalidData, match="changed since") as refused:
             act()
         assert refused.value.fault == "changed"
+
+
+def test_another_file_of_the_same_size_and_time_in_its_place_is_seen(tmp_path: Path) -> None:
+    path = Path(write(tmp_path / "r.csv", "x\n1\n2\n"))
+    table, before = Table.read(path, one(Bounded(0, 9), 2)), path.stat()
+    other = Path(write(tmp_path / "other.csv", "x\n8\n9\n"))
+    os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
+    os.replace(other, path)
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    with pytest.raises(InvalidData, match="changed since"):
+        table.fingerprint(KEY)
+    table, before = Table.read(path, one(Bounded(0, 9), 2)), path.stat()
+    path.write_text("x\n7\n9\n")  # the same file, its time set back
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(InvalidData, match="changed since"):
+        table.fingerprint(KEY)
 
 
 def test_cleaned_records_stay_in_bounds_even_if_the_database_changes_after_the_check() -> None:

@@ -111,6 +111,19 @@ def test_a_large_share_is_no_warning_where_a_release_shows_the_shape(rng):
     assert any("below 0" in note for note in found.verdict.notes)
 
 
+def test_what_the_answer_rests_on_is_said_beside_a_check_too(rng):
+    """One number more than unknowns lets the check see a gross misfit, and no finer one."""
+    made = nw.plan(nw.Mean(X, X**2, X.between(0, 1)), schema(), guarantee=nw.PureDP(2))
+    release = simulate(made, NORMAL, at={"mean": 21.0, "sd": 50.0}, seed=int(rng.integers(2**62)))
+    few = theta(21, 50)
+    (note,) = bounds_sentences((release,), NORMAL, few).notes
+    assert note.endswith("the check would show only a gross misfit of the population's shape.")
+    assert not bounds_sentences((release,), NORMAL, few).warnings
+    (note,) = bounds_sentences((release,), NORMAL, theta(45, 25)).notes  # 4 % below 0: told, and rested on by nothing
+    assert "% below 0" in note
+    assert "rests" not in note
+
+
 def test_an_uncertain_share_is_no_warning(rng):
     """Hardly any budget: the prior's own mass beyond the bounds is not what the records say."""
     made = nw.plan(nw.Mean(X, X**2), schema("refuse"), guarantee=nw.GaussianDP("0.001"))

@@ -65,6 +65,7 @@ def test_everybody_is_found_wherever_everybody_is_counted(kind):
     assert contradictions((release,), [4000]) == ()
     with pytest.raises(InvalidArgument, match=r"n = 2000 was stated, but .* is 4000, with a noise sd of") as error:
         stated_sizes((release,), 2000)
+    assert "(tail probability below 1e-06)" in str(error.value)
     assert error.value.argument == "n"
 
 

@@ -71,9 +71,7 @@ def walk(data: Any, chain: Chain, normals: Floats, uniforms: Floats, records: Fl
         for _ in range(leaps):
             for i in range(size):
                 momentum[i] += 0.5 * leap * slope[i]
-            for i in range(size):
-                for j in range(i + 1):
-                    position[i] += leap * factor[i, j] * momentum[j]
+            _drift(factor, momentum, leap, position)
             proposed = density(position, data, gradient)
             _turned(factor, gradient, slope)
             error = -proposed - energy
@@ -96,6 +94,16 @@ def walk(data: Any, chain: Chain, normals: Floats, uniforms: Floats, records: Fl
         records[t, size + NON_FINITE], records[t, size + LEAPS] = 1.0 if math.isnan(proposed) else 0.0, done
         if is_warmup:
             tune(tuning, acceptance)
+
+
+@njit(cache=True, fastmath={"reassoc", "contract", "nsz"})
+def _drift(factor: Floats, momentum: Floats, leap: float, position: Floats) -> None:
+    """position += leap F momentum."""
+    for i in range(len(position)):
+        total = 0.0
+        for j in range(i + 1):
+            total += factor[i, j] * momentum[j]
+        position[i] += leap * total
 
 
 @njit(cache=True)
