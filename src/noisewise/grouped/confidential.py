@@ -113,7 +113,8 @@ class SetLaw:
             believed = mean + (root @ rng.standard_normal(mean.shape)[..., None])[..., 0]
             noise = rng.standard_normal(now.shape) * np.sqrt(now)
             total = load @ covariance @ load.T + now[:, :, None] * np.eye(len(y))
-            pull = np.linalg.solve(total, (y - believed @ load.T - noise)[..., None])
+            missing = (y - believed @ load.T - noise)[..., None]
+            pull = missing / total if len(y) == 1 else np.linalg.solve(total, missing)
             drawn = believed + (covariance @ load.T @ pull)[..., 0]
             if laplace.any():
                 left = (y - drawn @ load.T)[:, laplace]

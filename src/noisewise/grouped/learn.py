@@ -34,9 +34,9 @@ from noisewise.grouped.observed import (
 )
 from noisewise.grouped.pooling import Pooled, Spread, draw_common
 from noisewise.grouped.present import PRESENT, left_out_columns
-from noisewise.grouped.record_moments import Box, shared_moments
+from noisewise.grouped.record_moments import Box, RecordMoments, shared_moments
 from noisewise.grouped.tents import chosen, normal_masses
-from noisewise.grouped.terms import AnyTerm, SumsTerm
+from noisewise.grouped.terms import AnyTerm
 from noisewise.grouped.words import law_words, sentences
 from noisewise.grouped.zoom import log_total
 from noisewise.inference.exact import independent
@@ -137,7 +137,7 @@ def problem_of(observed: Observed) -> Problem:
         lines = [line.reaching(reach) if k in short else line for k, line in enumerate(lines)]
         terms, found = _places(observed, lines, wide)
     if observed.holders is None:
-        terms = _finer(observed, terms, found, start_box(lines, wide))
+        terms = _finer(observed, lines, wide, found)
     tables = [group_table(own, lines, wide, place) for own, place in zip(terms, found, strict=True)]
     pooled = tuple(Pooled(k, lines[k], Spread(model.spread_of(lines[k].name))) for k in sorted(wide))
     return Problem(model, tuple(tables), pooled, observed.sets)
@@ -148,15 +148,19 @@ def _places(observed: Observed, lines: Sequence[Line], wide: set[int]) -> tuple[
     if observed.holders is not None:
         terms: list[list[AnyTerm]] = [[term] for term in observed.holders.terms]
     else:
-        whole = start_box(lines, wide)
-        terms = terms_by_group(observed.sets, [[one.moments.over(whole, ROUGH)] for one in observed.sets])
+        rough = _rough(observed, start_box(lines, wide))
+        terms = terms_by_group(observed.sets, [[one] for one in rough])
     return terms, [group_box(own, lines, wide) for own in terms]
 
 
-def _finer(
-    observed: Observed, rough: Sequence[Sequence[AnyTerm]], found: Sequence[Place], whole: Box
-) -> list[list[AnyTerm]]:
+def _rough(observed: Observed, whole: Box) -> list[RecordMoments]:
+    """The moments of each set of records by splines over everything."""
+    return [one.moments.over(whole, ROUGH) for one in observed.sets]
+
+
+def _finer(observed: Observed, lines: Sequence[Line], wide: set[int], found: Sequence[Place]) -> list[list[AnyTerm]]:
     """Every group's terms by splines that are fine enough around its place."""
+    whole = start_box(lines, wide)
     roomy = [
         tuple(
             (max(low - 0.5 * (high - low), a), min(high + 0.5 * (high - low), b))
@@ -167,13 +171,12 @@ def _finer(
     fine = [
         shared_moments(
             one.moments,
-            near.moments,
+            near,
             roomy,
             [float(term.window.sizes[-1]) for term in one.terms],
             [term.law.noise_variance for term in one.terms],
         )
-        for one, near in zip(observed.sets, rough[0], strict=True)
-        if isinstance(near, SumsTerm)
+        for one, near in zip(observed.sets, _rough(observed, whole), strict=True)
     ]
     return terms_by_group(observed.sets, fine)
 
