@@ -196,3 +196,14 @@ def test_the_quick_way_takes_sums_that_do_not_vary() -> None:
                                             is_quick=True)  # fmt: skip
     second = normal_laplace.log_density(1.0, mean=0.0, variance=4.0, scale=0.5)
     assert found[0] == pytest.approx(-0.35 - np.log(4) + second, abs=1e-3)
+
+
+@pytest.mark.parametrize("is_quick", [False, True])
+def test_a_component_whose_deviation_is_lost_in_its_noise_is_laplace(is_quick: bool) -> None:
+    y, scale = np.array([3.0, -2.0]), np.array([7.0, 5.0])
+    for tiny in (1e-250, 1e-30, 1e-18):
+        covariance = np.diag([tiny, tiny])
+        found = normal_laplace_pair.log_density(
+            y, mean=np.zeros(2), covariance=covariance, scale=scale, is_quick=is_quick
+        )
+        assert found == pytest.approx(stats.laplace.logpdf(y, scale=scale).sum(), abs=1e-9 if not is_quick else 1e-3)

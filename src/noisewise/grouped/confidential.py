@@ -7,6 +7,7 @@ turns draw both. Counts are the sizes themselves.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from noisewise.errors import Unsupported
 from noisewise.grouped.observed import RecordSet
+from noisewise.grouped.record_moments import GRIDS, RecordMoments, shared_moments
 from noisewise.likelihood.normal_laplace import draw_mixing
 from noisewise.populations.parameters import Array, Theta
 from noisewise.release import NoisyValue
@@ -65,7 +67,9 @@ class SetLaw:
         sizes = np.asarray(theta["size"], dtype=float)
         if sizes.ndim == 3:
             sizes = sizes[:, self.index]
-        sums = [self._sums(rng, theta, sizes[:, g], g) for g in range(sizes.shape[1])]
+        places = [self._places(theta, g) for g in range(sizes.shape[1])]
+        moments = self._moments(places, sizes)
+        sums = [self._sums(rng, u, sizes[:, g], g, moments[g]) for g, u in enumerate(places)]
         columns = []
         for release in self.releases:
             _, own = release.statistic.by_group()
@@ -75,13 +79,25 @@ class SetLaw:
                     columns.append(sizes[:, g] if feature == ONE else sums[g][:, features.index(feature)])
         return np.stack(columns, axis=1)
 
-    def _sums(self, rng: np.random.Generator, theta: Theta, n: Floats, g: int) -> Floats:
+    def _places(self, theta: Theta, g: int) -> Floats:
+        """The parameters of one group on their lines (K, p)."""
+        return np.stack([line.place(np.asarray(theta[line.name])[:, g]) for line in self.model.lines], axis=1)
+
+    def _moments(self, places: Sequence[Floats], sizes: Floats) -> list[RecordMoments]:
+        """What a record of each group is like around its draws: by splines, where these are fine enough."""
+        exactly = self.records.moments
+        boxes = [tuple(zip(u.min(axis=0).tolist(), u.max(axis=0).tolist(), strict=True)) for u in places]
+        ends = np.array(boxes)
+        whole = tuple(zip(ends[:, :, 0].min(axis=0).tolist(), ends[:, :, 1].max(axis=0).tolist(), strict=True))
+        noises = [term.law.noise_variance for term in self.records.terms]
+        return shared_moments(exactly, exactly.over(whole, GRIDS[0]), boxes, sizes.max(axis=0).tolist(), noises)
+
+    def _sums(self, rng: np.random.Generator, u: Floats, n: Floats, g: int, moments: RecordMoments) -> Floats:
         """The sums (K, d) of one group."""
-        moments, law = self.records.moments, self.records.terms[g].law
+        law = self.records.terms[g].law
         if not moments.features:
             return np.zeros((len(n), 0))
-        u = np.stack([line.place(np.asarray(theta[line.name])[:, g]) for line in self.model.lines], axis=1)
-        mean, covariance = moments.exactly(u)
+        mean, covariance = moments.at(u)
         mean, covariance = n[:, None] * mean, n[:, None, None] * covariance
         load = np.zeros((len(law.seen), mean.shape[1]))
         for row, one in enumerate(law.seen):
@@ -97,7 +113,8 @@ class SetLaw:
             believed = mean + (root @ rng.standard_normal(mean.shape)[..., None])[..., 0]
             noise = rng.standard_normal(now.shape) * np.sqrt(now)
             total = load @ covariance @ load.T + now[:, :, None] * np.eye(len(y))
-            pull = np.linalg.solve(total, (y - believed @ load.T - noise)[..., None])
+            missing = (y - believed @ load.T - noise)[..., None]
+            pull = missing / total if len(y) == 1 else np.linalg.solve(total, missing)
             drawn = believed + (covariance @ load.T @ pull)[..., 0]
             if laplace.any():
                 left = (y - drawn @ load.T)[:, laplace]

@@ -17,10 +17,10 @@ import numpy as np
 from noisewise.grouped.lines import Line
 from noisewise.grouped.record_moments import Box
 from noisewise.grouped.terms import AnyTerm
-from noisewise.grouped.zoom import climbed, cut, log_total, narrowed, tempered
+from noisewise.grouped.zoom import climbed, cut, leans_on, log_total, narrowed, tempered
 from noisewise.types import Floats, Ints
 
-__all__ = ["GroupTable", "SizeSteps", "group_box", "group_table", "start_box"]
+__all__ = ["GroupTable", "Place", "SizeSteps", "group_box", "group_table", "start_box"]
 
 WHOLE = {1: (129,), 2: (27, 21)}
 CLIMBING = 8  # steps of sizes, while the place is looked for
@@ -105,7 +105,7 @@ class _Search:
         total = np.zeros(())
         for k, line in enumerate(self.lines):
             if k in self.wide:
-                own = -0.5 * np.square((grids[k] - line.mean) / (2 * line.sd))
+                own = -0.5 * np.square((grids[k] - line.mean) / line.wide_sd)
             else:
                 own = line.log_prior(grids[k])
             total = total[..., None] + own
@@ -156,13 +156,22 @@ def start_box(lines: Sequence[Line], wide: set[int]) -> Box:
     box = []
     for k, line in enumerate(lines):
         low, high = line.range
-        room = 8 * line.sd if k in wide else 0.0
+        room = 4 * line.wide_sd if k in wide else 0.0
         box.append((min(low, line.mean - room), max(high, line.mean + room)))
     return tuple(box)
 
 
-def group_box(terms: Sequence[AnyTerm], lines: Sequence[Line], wide: set[int]) -> tuple[Box, list[SizeSteps]]:
-    """Where a group's likelihood has its mass, by laws that are quick: a box on the lines, and its sizes."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Place:
+    """Where a group's likelihood has its mass: a box on the lines, its sizes, and lines on which the box ends early."""
+
+    box: Box
+    nodes: list[SizeSteps]
+    short: frozenset[int]  # lines by number
+
+
+def group_box(terms: Sequence[AnyTerm], lines: Sequence[Line], wide: set[int]) -> Place:
+    """Where a group's likelihood has its mass, by laws that are quick."""
     search = _Search([term.rough() for term in terms], None, lines, wide)
     whole = start_box(lines, wide)
     whole_windows = search.nodes
@@ -171,23 +180,22 @@ def group_box(terms: Sequence[AnyTerm], lines: Sequence[Line], wide: set[int]) -
     box = climbed(search, whole, WHOLE[len(lines)])
     search.keeps_sizes, search.nodes = False, whole_windows
     box = narrowed(search, box, COARSE[len(lines)], limits=whole)
-    return box, search.nodes
+    nodes, search.keeps_sizes = search.nodes, True
+    return Place(box, nodes, leans_on(search, box, COARSE[len(lines)], whole))
 
 
-def group_table(
-    terms: Sequence[AnyTerm], lines: Sequence[Line], wide: set[int], box: Box, nodes: list[SizeSteps]
-) -> GroupTable:
+def group_table(terms: Sequence[AnyTerm], lines: Sequence[Line], wide: set[int], found: Place) -> GroupTable:
     """The table by the laws themselves, in the box that rough laws found, moved and widened where they missed."""
     p = len(lines)
     is_slow = any(term.is_slow for term in terms)
     search = _Search([term.rough(TAILS) if is_slow else term for term in terms], None, lines, wide)
-    search.nodes = list(nodes)
+    search.nodes = list(found.nodes)
     limits = start_box(lines, wide)
     roomy = tuple(
         (max(low - 0.2 * (high - low), least), min(high + 0.2 * (high - low), most))
-        for (low, high), (least, most) in zip(box, limits, strict=True)
+        for (low, high), (least, most) in zip(found.box, limits, strict=True)
     )
-    box = narrowed(search, roomy, COARSE[p], limits=start_box(lines, wide))
+    box = narrowed(search, roomy, COARSE[p], limits=limits)
     sizes = list((FINE_SLOW if is_slow else FINE)[p])
     slope = search.steepness()
     coarse = COARSE[p]
@@ -195,11 +203,11 @@ def group_table(
         steep = max(own[k + 1] for own in slope) * coarse[k] / sizes[k]
         sizes[k] = min(MOST_POINTS, int(np.ceil(sizes[k] * max(1.0, steep / STEEP))))
     chosen = []
-    for own, found in zip(slope, search.nodes, strict=True):
-        steps = int(np.ceil(found.places.size * max(1.0, own[0] / STEEP)))
+    for own, near in zip(slope, search.nodes, strict=True):
+        steps = int(np.ceil(near.places.size * max(1.0, own[0] / STEEP)))
         room = max(STEPS, MOST_CELLS // int(np.prod(sizes)))
-        low, high = int(found.places[0]), int(found.places[-1])
-        chosen.append(SizeSteps.between(low, high, min(max(steps, STEPS), room)) if found.step > 1 else found)
+        low, high = int(near.places[0]), int(near.places[-1])
+        chosen.append(SizeSteps.between(low, high, min(max(steps, STEPS), room)) if near.step > 1 else near)
     grids = [np.linspace(low, high, size) for (low, high), size in zip(box, sizes, strict=True)]
     tables = tuple(_table(term, own, grids) for term, own in zip(terms, chosen, strict=True))
     prior = np.zeros(())

@@ -20,7 +20,8 @@ import numpy as np
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.grouped.draws import Pool, Slices, settled_draws
 from noisewise.grouped.group_sizes import Totals, draw_sizes
-from noisewise.grouped.group_table import GroupTable, group_box, group_table, start_box
+from noisewise.grouped.group_table import GroupTable, Place, group_box, group_table, start_box
+from noisewise.grouped.lines import Line
 from noisewise.grouped.log_spline import TESTED, LogSpline, grid_places, is_near
 from noisewise.grouped.model import SHARE, SIZE, Grouped, centre_name, spread_name
 from noisewise.grouped.observed import (
@@ -33,7 +34,7 @@ from noisewise.grouped.observed import (
 )
 from noisewise.grouped.pooling import Pooled, Spread, draw_common
 from noisewise.grouped.present import PRESENT, left_out_columns
-from noisewise.grouped.record_moments import shared_moments
+from noisewise.grouped.record_moments import Box, RecordMoments, shared_moments
 from noisewise.grouped.tents import chosen, normal_masses
 from noisewise.grouped.terms import AnyTerm
 from noisewise.grouped.words import law_words, sentences
@@ -50,6 +51,7 @@ __all__ = ["METHODS", "Observed", "Problem", "learn", "observe", "record_sets"]
 
 TURNS = 6
 AVERAGED = 400  # draws of (M, tau) over which what is said of sizes is averaged
+REACHES = (4.0, 16.0, 64.0)  # times as far as the prior's mass, where a group's likelihood ends beyond it
 ROUGH = (41, 31)  # points of the splines by which places are found
 
 
@@ -123,41 +125,60 @@ class Problem:
 
 
 def problem_of(observed: Observed) -> Problem:
-    """Every group's table: moments are prepared once for all, in two steps."""
+    """Every group's table, on lines that reach as far beyond the prior's mass as the releases point."""
     model = observed.model
-    wide = {k for k, line in enumerate(model.lines) if line.name in model.pooled}
-    whole = start_box(model.lines, wide)
+    lines = list(model.lines)
+    wide = {k for k, line in enumerate(lines) if line.name in model.pooled}
+    terms, found = _places(observed, lines, wide)
+    for reach in REACHES:
+        short = {k for one in found for k in one.short}
+        if not short:
+            break
+        lines = [line.reaching(reach) if k in short else line for k, line in enumerate(lines)]
+        terms, found = _places(observed, lines, wide)
+    if observed.holders is None:
+        terms = _finer(observed, lines, wide, found)
+    tables = [group_table(own, lines, wide, place) for own, place in zip(terms, found, strict=True)]
+    pooled = tuple(Pooled(k, lines[k], Spread(model.spread_of(lines[k].name))) for k in sorted(wide))
+    return Problem(model, tuple(tables), pooled, observed.sets)
+
+
+def _places(observed: Observed, lines: Sequence[Line], wide: set[int]) -> tuple[list[list[AnyTerm]], list[Place]]:
+    """Every group's terms by rough splines, and where their mass is."""
     if observed.holders is not None:
         terms: list[list[AnyTerm]] = [[term] for term in observed.holders.terms]
-        found = [group_box(own, model.lines, wide) for own in terms]
     else:
-        rough = [one.moments.over(whole, ROUGH) for one in observed.sets]
-        found = [group_box(own, model.lines, wide) for own in terms_by_group(observed.sets, [[m] for m in rough])]
-        roomy = [
-            tuple(
-                (max(low - 0.5 * (high - low), a), min(high + 0.5 * (high - low), b))
-                for (low, high), (a, b) in zip(box, whole, strict=True)
-            )
-            for box, _ in found
-        ]
-        fine = [
-            shared_moments(
-                one.moments,
-                near,
-                roomy,
-                [float(term.window.sizes[-1]) for term in one.terms],
-                [term.law.noise_variance for term in one.terms],
-            )
-            for one, near in zip(observed.sets, rough, strict=True)
-        ]
-        terms = terms_by_group(observed.sets, fine)
-    tables = [group_table(own, model.lines, wide, *place) for own, place in zip(terms, found, strict=True)]
-    pooled = tuple(
-        Pooled(k, line, Spread(model.spread_of(line.name)))
-        for k, line in enumerate(model.lines)
-        if line.name in model.pooled
-    )
-    return Problem(model, tuple(tables), pooled, observed.sets)
+        rough = _rough(observed, start_box(lines, wide))
+        terms = terms_by_group(observed.sets, [[one] for one in rough])
+    return terms, [group_box(own, lines, wide) for own in terms]
+
+
+def _rough(observed: Observed, whole: Box) -> list[RecordMoments]:
+    """The moments of each set of records by splines over everything."""
+    return [one.moments.over(whole, ROUGH) for one in observed.sets]
+
+
+def _finer(observed: Observed, lines: Sequence[Line], wide: set[int], found: Sequence[Place]) -> list[list[AnyTerm]]:
+    """Every group's terms by splines that are fine enough around its place."""
+    whole = start_box(lines, wide)
+    roomy = [
+        tuple(
+            (max(low - 0.5 * (high - low), a), min(high + 0.5 * (high - low), b))
+            for (low, high), (a, b) in zip(one.box, whole, strict=True)
+        )
+        for one in found
+    ]
+    fine = [
+        shared_moments(
+            one.moments,
+            near,
+            roomy,
+            [float(term.window.sizes[-1]) for term in one.terms],
+            [term.law.noise_variance for term in one.terms],
+        )
+        for one, near in zip(observed.sets, _rough(observed, whole), strict=True)
+    ]
+    return terms_by_group(observed.sets, fine)
 
 
 def draw(problem: Problem, rng: np.random.Generator, count: int) -> tuple[dict[str, Floats], float]:

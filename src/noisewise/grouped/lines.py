@@ -12,7 +12,7 @@ apart have it each for itself. Pooled groups have
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -43,6 +43,7 @@ class Line:
     name: str
     map: Transform  # of this parameter alone
     prior: Frozen
+    reach: float = 1.0  # how many times as far from its middle as the prior's mass it is looked for
 
     @property
     def low(self) -> float:
@@ -91,9 +92,19 @@ class Line:
 
     @cached_property
     def range(self) -> tuple[float, float]:
-        """Where the prior has all but 4e-5 of its mass."""
-        low, high = self.quantile(np.array([TAIL, 1 - TAIL]))
-        return float(low), float(high)
+        """Where the prior has all but 4e-5 of its mass, and beyond by `reach`: there the releases may point."""
+        low, high = (float(end) for end in self.quantile(np.array([TAIL, 1 - TAIL])))
+        more = self.reach - 1
+        return low - more * (self.mean - low), high + more * (high - self.mean)
+
+    @property
+    def wide_sd(self) -> float:
+        """Of the wide normal law by which a pooled parameter is looked for."""
+        return 2 * self.reach * self.sd
+
+    def reaching(self, reach: float) -> Line:
+        """The same, looked for farther out."""
+        return replace(self, reach=reach)
 
     @cached_property
     def _middle(self) -> Floats:

@@ -27,7 +27,8 @@ from noisewise.models.base import ModelBase
 from noisewise.populations.parameters import POSITIVE, UNIT, Array, Supports, Theta, is_prior, missing_members, offers
 from noisewise.populations.population import AnyPopulation
 from noisewise.populations.presence import Told, needs_of
-from noisewise.printable import shown
+from noisewise.populations.written import value_text
+from noisewise.printable import printable, shown
 from noisewise.statistics.groups import read_by, short_group_names
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def spread_name(parameter: str) -> str:
     return f"{parameter}.spread"
 
 
-@dataclass(frozen=True, slots=True, init=False, eq=False)
+@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class Grouped(ModelBase):
     """A population with parameters of its own in every group.
 
@@ -400,6 +401,30 @@ class Grouped(ModelBase):
         from noisewise.grouped.replicate import degrees
 
         return degrees(self, releases)
+
+    def __repr__(self) -> str:
+        by = "holders=True" if self.is_by_holder else repr(self.by[0] if len(self.by) == 1 else list(self.by))
+        parts = [by, f"{self.column}={self.population.marginal(self.column)!r}"]
+        if self.pooled:
+            parts.append(f"pooled={self.pooled!r}")
+        if self.spreads:
+            parts.append(f"spread={self._spread_text()}")
+        if self.shares is not None:
+            parts.append(f"shares={value_text(self.shares)}")
+        if self.names is not None:
+            parts.append(f"names={list(self.names)!r}")
+        if self.present is not None:
+            own = self.present
+            law = f"stats.beta({own.a:g}, {own.b:g})" if own.known is None else f"{own.known:g}"
+            parts.append(f"{PRESENT}={law}")
+        return printable(f"Grouped({', '.join(parts)})")
+
+    def _spread_text(self) -> str:
+        """One prior for the only pooled parameter, else a mapping."""
+        told = {name: value_text(prior) for name, prior in self.spreads.items()}
+        if len(self.pooled) == 1:
+            return next(iter(told.values()))
+        return f"{{{', '.join(f'{name!r}: {text}' for name, text in told.items())}}}"
 
     def text_arguments(self) -> dict[str, str]:
         """The arguments in a spec file: grouped(by=['region'], column='income', law=normal(...), pooled=['mean'])."""

@@ -43,6 +43,7 @@ HELD = 3  # times that each pair's law is found, the other held at its middle
 WIDE = 4.0  # standard deviations of M, and as much of log tau, over which R is laid out
 FLATTER = 0.85  # a power of each pair's law, which proposes: the other pair may widen it
 LEAST = 1e-4  # of the prior's scale of tau, below which groups are the same to any eye
+BEYOND = 50.0  # times the prior's scale of tau, within which groups may differ by more than it expects
 MOST_TURNS = 30
 
 
@@ -60,9 +61,9 @@ class Spread:
 
     @property
     def range(self) -> tuple[float, float]:
-        """log tau from where groups are the same to any eye to where the prior ends."""
-        low, high = np.asarray(self.prior.ppf(np.array([1e-5, 1 - 1e-6])), dtype=float)
-        return float(np.log(max(low, LEAST * high))), float(np.log(high))
+        """log tau from where groups are the same to any eye to beyond where the prior has its mass."""
+        low, high, end = np.asarray(self.prior.ppf(np.array([1e-5, 1 - 1e-6, 1.0])), dtype=float)
+        return float(np.log(max(low, LEAST * high))), float(np.log(min(BEYOND * high, end)))
 
 
 @dataclass(frozen=True)

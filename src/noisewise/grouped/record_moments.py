@@ -24,7 +24,7 @@ from noisewise.schema import Schema
 from noisewise.statistics.feature import Feature, as_feature
 from noisewise.types import Array, Bools, Floats
 
-__all__ = ["Box", "RecordMoments", "mesh", "shared_moments"]
+__all__ = ["GRIDS", "Box", "RecordMoments", "mesh", "shared_moments"]
 
 Box = tuple[tuple[float, float], ...]  # low and high on each line
 GRIDS = ((33, 25), (65, 49))

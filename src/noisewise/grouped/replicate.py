@@ -113,16 +113,15 @@ def sample_records(
     wanted = set(columns)
     shares = np.asarray(theta[SHARE], dtype=float)
     sizes = rng.multinomial(n, shares / shares.sum(axis=1, keepdims=True))  # (K, G)
-    ends = np.cumsum(sizes, axis=1)
-    place = np.arange(n)
+    rows, groups = sizes.shape
     found: dict[str, Array] = {}
-    which = (place[None, :, None] >= ends[:, None, :]).sum(axis=2)
+    which = np.repeat(np.tile(np.arange(groups), rows), sizes.ravel()).reshape(rows, n)
     levels = np.unravel_index(which, [len(schema.levels(name)) for name in model.by])
     for name, level in zip(model.by, levels, strict=True):
         if name in wanted:
             found[name] = level.astype(float)
     if model.column in wanted:
-        found[model.column] = _column(rng, own, schema, theta, sizes, which)
+        found[model.column] = _column(rng, own, schema, theta, sizes)
     left_out = left_out_of(wanted, schema)
     if left_out:
         known = own.share_present.known
@@ -132,16 +131,19 @@ def sample_records(
     return found
 
 
-def _column(rng: np.random.Generator, model: Grouped, schema: Schema, theta: Theta, sizes: Ints, which: Ints) -> Floats:
-    """The described column: each group's records from its own law."""
-    x = np.zeros(which.shape)
+def _column(rng: np.random.Generator, model: Grouped, schema: Schema, theta: Theta, sizes: Ints) -> Floats:
+    """The described column: each group's records from its own law, one group after the other."""
+    starts = np.cumsum(sizes.ravel()).reshape(sizes.shape) - sizes  # in all rows laid end to end
+    x = np.zeros(int(sizes.sum()))
     for g, group in enumerate(model.groups):
         most = int(sizes[:, g].max())
         if most:
             population, own = model.population_of(theta, group)
             drawn = column_records(rng, population, schema, most, own, [model.column])[model.column]
-            x[which == g] = drawn[np.arange(most)[None, :] < sizes[:, g, None]]
-    return x
+            place = np.arange(most)[None, :]
+            is_there = place < sizes[:, g, None]
+            x[(starts[:, g, None] + place)[is_there]] = drawn[is_there]
+    return x.reshape(len(sizes), -1)
 
 
 def degrees(model: Grouped, releases: tuple[NoisyValue, ...]) -> Degrees:

@@ -9,7 +9,7 @@ import numpy as np
 
 from noisewise.grouped.few_normals import is_normal
 from noisewise.grouped.present import left_out_columns
-from noisewise.inference.fit import Sentences, group_bounds_sentences
+from noisewise.inference.fit import FAR, Sentences, group_bounds_sentences
 from noisewise.types import Floats
 
 if TYPE_CHECKING:
@@ -21,7 +21,9 @@ __all__ = ["law_words", "sentences"]
 FEW_GROUPS = 4
 SKEWED = 0.25  # skewness of a sum with its noise, from which a normal law of it is told
 HARDLY = 0.3  # share of accepted proposals below which a table was too rough
-MOST_NAMED = 6
+MOST_NAMED, MOST_CONTRADICTED = 6, 3
+MOST_ROWS, LEAST_ROWS = 4000, 20  # draws by which sums are foretold: of all groups together, and of each
+MOVED = 0.5  # prior sds on the line: farther, and what is shown is not the prior
 
 
 def law_words(observed: Observed) -> str:
@@ -71,6 +73,7 @@ def sentences(observed: Observed, draws: Mapping[str, Floats], accepted: float) 
             f"In {', '.join(skewed[:MOST_NAMED])} few people stand behind little noise, and their sums are taken as "
             "normal: intervals there may be off."
         )
+    warnings += _contradicted(observed, draws)
     shown: dict[tuple[str, str], Sentences] = {}
     for release in observed.releases:
         key = str(release.schema.columns.get(model.column)), release.schema.outside
@@ -94,18 +97,48 @@ def sentences(observed: Observed, draws: Mapping[str, Floats], accepted: float) 
 
 
 def _silent(observed: Observed, draws: Mapping[str, Floats]) -> list[str]:
-    """Groups whose parameters are as wide as their prior, within Monte Carlo error."""
+    """Groups whose parameters are as wide as their prior and where it has them, within Monte Carlo error."""
     found = []
     for g, group in enumerate(observed.model.groups):
-        ratios = []
+        ratios: list[float] = []
+        moved: list[float] = []
         for line in observed.model.lines:
             if line.name in observed.model.pooled:
                 return []
             with np.errstate(all="ignore"):
-                ratios.append(float(np.std(line.place(draws[line.name][:, g])) / line.sd))
-        if min(ratios) > 0.9:
+                u = line.place(draws[line.name][:, g])
+                ratios.append(float(np.std(u) / line.sd))
+                moved.append(abs(float(np.mean(u)) - line.mean) / line.sd)
+        if min(ratios) > 0.9 and max(moved) < MOVED:
             found.append(group)
     return found
+
+
+def _contradicted(observed: Observed, draws: Mapping[str, Floats]) -> list[str]:
+    """Released sums that are far from what the fitted population says they should be, as `inference.fit` has it."""
+    found = []
+    for d, one in enumerate(observed.sets):
+        if not one.moments.features:
+            continue
+        every = draws["size"] if draws["size"].ndim == 2 else draws["size"][:, d]
+        rows = np.linspace(0, len(every) - 1, min(len(every), max(LEAST_ROWS, MOST_ROWS // every.shape[1])))
+        some = rows.round().astype(int)
+        for g, term in enumerate(one.terms):
+            places = [line.place(np.asarray(draws[line.name])[some, g]) for line in observed.model.lines]
+            mean, covariance = one.moments.exactly(np.stack(places, axis=1))
+            n = np.asarray(every[some, g], np.float64)[:, None]
+            expected, own = n * mean, n * np.diagonal(covariance, axis1=1, axis2=2)
+            fitted, variance = expected.mean(axis=0), own.mean(axis=0) + expected.var(axis=0)
+            for seen in term.law.seen:
+                noise = (2 if seen.is_laplace else 1) * seen.scale**2
+                sd = float(np.sqrt(variance[seen.feature] + noise))
+                if abs(seen.value - fitted[seen.feature]) > FAR * sd:
+                    found.append(
+                        f"The sum of {one.moments.features[seen.feature]} in {observed.model.groups[g]} was released "
+                        f"as {seen.value:.4g}, but should be {fitted[seen.feature]:.4g} +- {sd:.2g} under the fitted "
+                        "population: population and prior do not describe the records."
+                    )
+    return found[:MOST_CONTRADICTED]
 
 
 def _skewed(observed: Observed, draws: Mapping[str, Floats]) -> list[str]:

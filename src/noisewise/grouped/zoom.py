@@ -16,7 +16,7 @@ import numpy as np
 from noisewise.grouped.record_moments import Box
 from noisewise.types import Array, Floats, Ints
 
-__all__ = ["climbed", "narrowed", "tempered"]
+__all__ = ["climbed", "cut", "leans_on", "log_total", "narrowed", "tempered"]
 
 SPREAD = 2.5
 MOST_ROUNDS = 40
@@ -134,6 +134,24 @@ def _grown(ends: tuple[float, float], weight: Floats, grid: Floats, limit: tuple
     if weight[-1] > AT_EDGE and grid[-1] < limit[1]:
         high = min(float(grid[-1] + half), limit[1])
     return low, high
+
+
+def leans_on(
+    log_density: Callable[[list[Floats]], Floats], box: Box, sizes: tuple[int, ...], limits: Box
+) -> frozenset[int]:
+    """The lines on which a box holds mass right at its limit: the density goes on beyond it."""
+    grids = [np.linspace(low, high, size) for (low, high), size in zip(box, sizes, strict=True)]
+    log = log_density(grids)
+    safe = np.where(np.isfinite(log), log, -1e300)
+    with np.errstate(under="ignore"):
+        share = np.exp(safe - safe.max())
+    share = share / share.sum()
+    found = set()
+    for axis, (grid, (low, high)) in enumerate(zip(grids, limits, strict=True)):
+        weight = marginal(share, axis)
+        if (weight[0] > AT_EDGE and grid[0] <= low) or (weight[-1] > AT_EDGE and grid[-1] >= high):
+            found.add(axis)
+    return frozenset(found)
 
 
 def log_total(log: Floats, axis: int) -> Floats:

@@ -148,7 +148,7 @@ def _from(posterior: Posterior) -> str:
     holders = len({release.dataset for release in releases})
     several = "" if holders == 1 else f" of {holders} data sets"
     made_up = " (simulated)" if any(release.simulated for release in releases) else ""
-    return f", from {total} records{several}{made_up}{assumed}{price_words(releases)}"
+    return f", from {total} record{'' if total == 1 else 's'}{several}{made_up}{assumed}{price_words(releases)}"
 
 
 def price_words(releases: Sequence[NoisyValue]) -> str:

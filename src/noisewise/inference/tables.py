@@ -53,7 +53,7 @@ class TextTable:
     def latex(self) -> str:
         """A tabular with the rules of booktabs."""
         kinds = "".join("r" if k in self.right else "l" for k in range(len(self.header)))
-        head, *body = (" & ".join(map(_latex, row)) + r" \\" for row in (self.header, *self.rows))
+        head, *body = (_row_start(" & ".join(map(_latex, row))) + r" \\" for row in (self.header, *self.rows))
         inner = [rf"\begin{{tabular}}{{{kinds}}}", r"\toprule", head, r"\midrule", *body, r"\bottomrule"]
         return "\n".join([*inner, r"\end{tabular}"])
 
@@ -65,6 +65,11 @@ class TextTable:
 def _markdown(cell: str) -> str:
     plain = escape(printable(cell))  # Markdown shows HTML as it is
     return "".join("\\" + mark if mark in "\\|`*_[]$~" else mark for mark in plain)
+
+
+def _row_start(row: str) -> str:
+    """A row after a line end, which would take a first bracket or star for its own."""
+    return "{}" + row if row.lstrip().startswith(("[", "*")) else row
 
 
 def _latex(cell: str) -> str:

@@ -41,6 +41,7 @@ FALL = 38.0
 WIDEST = 9.0
 NODES, QUICK_NODES = 20, 12
 QUICK_FALL = 12.0
+STILL = 1e-12  # of its noise: a smaller deviation is none, and its square would be lost
 
 
 def log_density(
@@ -78,11 +79,12 @@ def _rows(d: Floats, covariance: Floats, b: Floats, *, is_quick: bool) -> Floats
         valid = (np.abs(cross) <= product * (1 + 1e-9)) & (b1 > 0) & (b2 > 0)
         integrals = _log_mixtures if is_quick else _log_integrals
         rule = gauss_legendre(QUICK_NODES if is_quick else NODES)
-        integral = integrals(d1, d2, tau1, tau2, b1, b2, rho, np.maximum(left, 0.0), *rule)
         # A first component that does not vary is Laplace by itself, and so independent of the second.
+        is_still = tau1 <= STILL * b1
+        integral = integrals(d1, d2, np.where(is_still, 0.0, tau1), tau2, b1, b2, rho, np.maximum(left, 0.0), *rule)
         apart = normal_laplace.log_density(d1, mean=0.0, variance=0.0, scale=b1)
         apart = apart + normal_laplace.log_density(d2, mean=0.0, variance=np.square(tau2), scale=b2)
-        return np.where(valid, np.where(tau1 == 0, apart, integral), np.nan)
+        return np.where(valid, np.where(is_still, apart, integral), np.nan)
 
 
 @njit(cache=True)

@@ -102,6 +102,12 @@ def shared_legend(figure: Figure, panels: Sequence[Axes], order: Sequence[str] =
     figure.legend(handles, written, loc="outside lower center", ncols=columns, frameon=False)
 
 
+def headed(figure: Figure, note: str) -> None:
+    """A line above all panels: what is left out of them."""
+    if note:
+        figure.suptitle(wrapped(note, figure.get_figwidth() - 0.2), x=0.01, ha="left", fontsize=9, color=GREY)
+
+
 def tidy(*panels: Axes) -> None:
     for axes in panels:
         axes.spines[["top", "right"]].set_visible(False)
@@ -112,8 +118,10 @@ def wrapped(text: str, width: float) -> str:
     return "\n".join(textwrap.wrap(text, max(12, int(width / EM)))) or text
 
 
-def label_of(parameter: Mapping[str, Any]) -> str:
-    return with_unit(str(parameter["name"]), str(parameter.get("unit") or ""))
+def label_of(parameter: Mapping[str, Any], most: int = 200) -> str:
+    """A parameter's name, in at most so many letters, with its unit."""
+    unit = str(parameter.get("unit") or "").strip()
+    return plain(parameter["name"], most) + (f" ({plain(unit)})" if unit else "")
 
 
 def finish(figure: Figure, path: Target, *, is_clear: bool = False) -> bytes:

@@ -27,6 +27,7 @@ from noisewise.report.canvas import (
     WIDE,
     Target,
     finish,
+    headed,
     plain,
     shared_legend,
     tidy,
@@ -81,7 +82,13 @@ class Panel:
 
 
 def distribution_plot(
-    panels: Sequence[Panel], path: Target = None, *, level: float = 0.9, width: float = WIDE, is_clear: bool = False
+    panels: Sequence[Panel],
+    path: Target = None,
+    *,
+    level: float = 0.9,
+    width: float = WIDE,
+    is_clear: bool = False,
+    note: str = "",
 ) -> bytes:
     """Each panel's law with its band and what was published; panels of one column share their axes."""
     if not panels:
@@ -94,20 +101,22 @@ def distribution_plot(
     grid = np.asarray(figure.subplots(rows, columns, squeeze=False, sharex=is_one, sharey=is_one)).ravel().tolist()
     for empty in grid[len(panels) :]:
         empty.set_axis_off()
+    tops = [1.08 * _highest(np.asarray(panel.high, float), panel.bars) for panel in panels]
     for k, (axes, panel) in enumerate(zip(grid, panels, strict=False)):
-        _draw(axes, panel, level, width / columns)
+        _draw(axes, panel, level, width / columns, max(tops) if is_one else tops[k])
         is_lowest = not is_one or k + columns >= len(panels)
         axes.set_xlabel(wrapped(with_unit(panel.name, panel.unit), 0.8 * width / columns) if is_lowest else "")
         axes.tick_params(axis="x", labelbottom=is_lowest)
         axes.set_ylabel(_share(panel) if k % columns == 0 or not is_one else "")
-        axes.set_title(plain(panel.title, int(width / columns / EM)), fontsize=10, loc="left")
+        axes.set_title(plain(panel.title, int(0.8 * width / columns / EM)), fontsize=10, loc="left")
     if is_one and not panels[0].labels:
         grid[0].set_xlim(min(float(panel.x[0]) for panel in panels), max(float(panel.x[-1]) for panel in panels))
     shared_legend(figure, grid[: len(panels)], ("fitted", f"{100 * level:g}", "published", "reach"))
+    headed(figure, note)
     return finish(figure, path, is_clear=is_clear)
 
 
-def _draw(axes: Axes, panel: Panel, level: float, width: float) -> None:
+def _draw(axes: Axes, panel: Panel, level: float, width: float, top: float) -> None:
     x, middle, low, high = (np.asarray(part, float) for part in (panel.x, panel.middle, panel.low, panel.high))
     band = f"{100 * level:g} % band"
     if panel.bars is not None:
@@ -124,7 +133,6 @@ def _draw(axes: Axes, panel: Panel, level: float, width: float) -> None:
         axes.plot(x, middle, color=BLUE, linewidth=2, label="fitted distribution", zorder=4)
         axes.set_xlim(x[0], x[-1])
         axes.xaxis.set_major_locator(MaxNLocator(5 if width <= NARROW else 10))
-    top = 1.08 * _highest(high, panel.bars)
     axes.set_ylim(0, top)
     _draw_marks(axes, panel.marks, top)
     axes.yaxis.set_major_formatter(lambda share, _: f"{round(100 * share, 6):g} %")

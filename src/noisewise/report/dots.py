@@ -52,6 +52,8 @@ class Row:
     low: float
     high: float
     naive: tuple[float, float, float] | None = field(default=None)  # value, low, high
+    sign: str = ""  # between the name and that of `other`, where two are compared
+    other: str = ""
 
 
 def dot_plot(
@@ -111,9 +113,10 @@ def contrast_plot(
     is_dense = len(rows) > MOST_NAMED
     axes.axvline(reference, color=GREY, linewidth=1.2, zorder=1)
     is_apart = (low > reference) | (high < reference)
+    interval = LEVEL_WORDS.format(level=100 * level)
     for chosen, colour, words in (
-        (is_apart, BLUE, LEVEL_WORDS.format(level=100 * level)),
-        (~is_apart, GREY, f"the same where it holds {reference:g}: the two may be equal"),
+        (is_apart, BLUE, interval),
+        (~is_apart, GREY, f"{interval} that holds {reference:g}: the two may be equal"),
     ):
         if chosen.any():
             axes.hlines(
@@ -145,7 +148,7 @@ def _sheet(rows: Sequence[Row], width: float) -> tuple[Figure, Axes]:
     axes = figure.add_subplot()
     letters = max(8, int(0.36 * width / EM))
     named = np.unique(np.linspace(0, count - 1, NAMED).round().astype(int)) if is_dense else np.arange(count)
-    axes.set_yticks(named, [plain(rows[k].name, letters) for k in named.tolist()], fontsize=6 if is_dense else None)
+    axes.set_yticks(named, [_name(rows[k], letters) for k in named.tolist()], fontsize=6 if is_dense else None)
     axes.set_ylim(count - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", color=GREY, alpha=0.2, linewidth=0.7)
@@ -158,10 +161,15 @@ def _sheet(rows: Sequence[Row], width: float) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _draw_dots(axes: Axes, value: Floats, places: Floats, window: tuple[float, float], is_dense: bool) -> None:
-    inside = (value >= window[0]) & (value <= window[1])
-    size = 2 if is_dense else 5
-    axes.plot(value[inside], places[inside], "o", color=BLACK, markersize=size, label="estimate", zorder=4)
+def _name(row: Row, letters: int) -> str:
+    """A row's name in so many letters; of two names that stand beside a sign, each keeps its share of them."""
+    if not row.sign:
+        return plain(row.name, letters)
+    room = letters - len(row.sign) - 2
+    lengths = len(row.name), len(row.other)
+    least = max(4, room // 2)
+    first, second = (max(least, room - min(other, room - least)) for other in reversed(lengths))
+    return f"{plain(row.name, first)} {row.sign} {plain(row.other, second)}"
 
 
 def _draw_naive(

@@ -27,12 +27,14 @@ from noisewise.report.canvas import (
     BLACK,
     BLUE,
     CYCLE,
+    EM,
     GREY,
     MARKERS,
     PALE,
     RED,
     Target,
     finish,
+    headed,
     label_of,
     panels_of,
     shared_legend,
@@ -51,6 +53,7 @@ def posterior_plot(
     *,
     width: float | None = None,
     is_clear: bool = False,
+    note: str = "",
 ) -> bytes:
     """The posterior of each parameter, against its prior and against the posterior that ignores the noise.
 
@@ -61,8 +64,10 @@ def posterior_plot(
     height = 3.2 if width is None else 2.5
     figure, panels = panels_of(_some(parameters, "parameters"), width=4.6, height=height, across=width)
     for axes, parameter in zip(panels, parameters, strict=True):
-        _draw_posterior(axes, parameter)
+        panel = figure.get_figwidth() * axes.get_position().width
+        _draw_posterior(axes, parameter, max(8, int(panel / EM)))
     shared_legend(figure, panels, ("posterior",))
+    headed(figure, note)
     return finish(figure, path, is_clear=is_clear)
 
 
@@ -304,11 +309,11 @@ def density(draws: ArrayLike, x: Floats, support: tuple[float, float] = (-math.i
     return np.where((x >= support[0]) & (x <= support[1]), smooth, 0.0)
 
 
-def _draw_posterior(axes: Axes, parameter: Mapping[str, Any]) -> None:
+def _draw_posterior(axes: Axes, parameter: Mapping[str, Any], letters: int) -> None:
     draws = _finite(parameter["draws"], str(parameter["name"]))
     support = tuple(float(end) for end in parameter.get("support", (-math.inf, math.inf)))
     truth = parameter.get("truth")
-    axes.set(xlabel=label_of(parameter), yticks=[])
+    axes.set(xlabel=label_of(parameter, letters), yticks=[])
     axes.xaxis.set_major_locator(MaxNLocator(FEW_TICKS))
     tidy(axes)
     axes.spines["left"].set_visible(False)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -44,6 +45,7 @@ __all__ = [
 
 LEVEL = 0.9
 MOST_TRACES = 6
+MANY, FEW_PANELS = 40, 6
 LAWS = "The distribution that was learnt for each group; the band holds it, place by place, with 90 %."
 MOST_ROWS = 60
 
@@ -122,8 +124,7 @@ def drawn(posterior: Posterior, kind: str, alt: str, caption: str = "", sheet: S
     """A picture for a page: wide, and again narrow, on clear ground."""
     given = sheet or Sheet()
     wide, narrow = (
-        picture(posterior, kind, None, Sheet(given.quantity, given.against, given.level, width, True, given.naive))
-        for width in (WIDE, NARROW)
+        picture(posterior, kind, None, replace(given, width=width, is_clear=True)) for width in (WIDE, NARROW)
     )
     return Picture(wide, alt, narrow, caption)
 
@@ -228,7 +229,8 @@ def _contrast_section(posterior: Posterior) -> list[Section]:
     )
     alt = "Differences between groups with 90 % intervals"
     tables = [Table(("group", "chance to be the highest", "expected place"), order)]
-    laws = drawn(posterior, "distribution", "The fitted distribution of each group with its band", LAWS)
+    alike = "The fitted distribution of each group with its band"
+    laws = drawn(posterior, "distribution", alike, LAWS, _sheet(len(told)))
     return [
         Section("What differs", text, pictures=[drawn(posterior, "contrast", alt)], tables=tables),
         Section("The distribution in each group", pictures=[laws]),
@@ -259,7 +261,13 @@ def _parameters_picture(posterior: Posterior, naive: Posterior | None) -> Pictur
         f"Blue is what is known after the release, with its {100 * LEVEL:g} % interval; dashed is what was assumed "
         f"before.{compared}"
     )
-    return drawn(posterior, "parameters", "Prior and posterior of each parameter", caption, Sheet(naive=naive))
+    sheet = replace(_sheet(sum(1 for _ in posterior.scalars())), naive=naive)
+    return drawn(posterior, "parameters", "Prior and posterior of each parameter", caption, sheet)
+
+
+def _sheet(there: int) -> Sheet:
+    """A few panels where nobody would look at all of them."""
+    return Sheet(panels=FEW_PANELS) if there > MANY else Sheet()
 
 
 def _naive_table(posterior: Posterior, naive: Posterior) -> Table:

@@ -33,7 +33,7 @@ from noisewise.types import Floats, Theta
 
 __all__ = ["KINDS", "Sheet", "has_groups", "picture"]
 
-MOST_PLOTS, MOST_LAWS = 12, 12
+MOST_PANELS = 12
 MOST_PAIRED = 5  # groups of which every pair is compared; of more, each with the first
 MOST_ROWS = 1000  # draws from which a band is taken
 PLACES, MOST_VALUES = 300, 40
@@ -51,6 +51,11 @@ class Sheet:
     width: float = WIDE
     is_clear: bool = False
     naive: Posterior | None = None
+    panels: int = MOST_PANELS  # at most, of parameters or laws
+
+    def left_out(self, there: int, what: str) -> str:
+        """What is said where more are there than panels."""
+        return f"The first {self.panels} of {there} {what}." if there > self.panels else ""
 
 
 class Lawful(Protocol):
@@ -104,20 +109,20 @@ def has_groups(posterior: Posterior) -> bool:
 def parameters_picture(posterior: Posterior, path: Target, sheet: Sheet) -> bytes:
     """Each unknown's posterior against its prior and, where given, the posterior that ignores the noise."""
     ignoring = {} if sheet.naive is None else dict(sheet.naive.scalars())
-    entries = [
-        {**entry, "naive": ignoring.get(entry["name"])} for entry in plot_data(posterior, sheet.level)[:MOST_PLOTS]
-    ]
-    return posterior_plot(entries, path, width=sheet.width, is_clear=sheet.is_clear)
+    every = plot_data(posterior, sheet.level)
+    entries = [{**entry, "naive": ignoring.get(entry["name"])} for entry in every[: sheet.panels]]
+    note = sheet.left_out(len(every), "parameters")
+    return posterior_plot(entries, path, width=sheet.width, is_clear=sheet.is_clear, note=note)
 
 
 def distribution_picture(posterior: Posterior, path: Target, sheet: Sheet) -> bytes:
-    """The fitted law of every column, in every group, up to twelve."""
+    """The fitted law of every column, in every group, as far as panels go."""
     laws = [cast(Lawful, source) for source in posterior.answer_sources() if not missing_members(source, Lawful)]
     if not laws:
         raise Unsupported(
             "There is no law of a column to draw: kind='distribution' is for populations. Use kind='parameters'."
         )
-    drawn = laws[:MOST_LAWS]
+    drawn = laws[: sheet.panels]
     if len({source.column for source in drawn}) == 1:
         x = [_at(posterior, source) for source in drawn]
         whole = np.linspace(min(one[0] for one, _ in x), max(one[-1] for one, _ in x), PLACES)
@@ -125,7 +130,8 @@ def distribution_picture(posterior: Posterior, path: Target, sheet: Sheet) -> by
         panels = [_panel(posterior, source, sheet, whole if is_curve else None) for source in drawn]
     else:
         panels = [_panel(posterior, source, sheet) for source in drawn]
-    return distribution_plot(panels, path, level=sheet.level, width=sheet.width, is_clear=sheet.is_clear)
+    note = sheet.left_out(len(laws), "groups" if drawn[0].group else "columns")
+    return distribution_plot(panels, path, level=sheet.level, width=sheet.width, is_clear=sheet.is_clear, note=note)
 
 
 def groups_picture(posterior: Posterior, path: Target, sheet: Sheet) -> bytes:
@@ -188,7 +194,7 @@ def _contrasts(posterior: Posterior, path: Target, sheet: Sheet, kind: str) -> b
     rows = []
     for first, second in pairs:
         found = contrast(posterior, sheet.quantity, first, second, kind=kind, column=told[0].column, level=sheet.level)
-        rows.append(Row(f"{first} {sign} {second}", *_numbers(found.told)))
+        rows.append(Row(first, *_numbers(found.told), sign=sign, other=second))
     label = f"{kind} of {_axis(told[0])}" if kind == "difference" else f"ratio of {told[0].quantity} {told[0].column}"
     return contrast_plot(
         rows, path, x_label=label, reference=reference, level=sheet.level, width=sheet.width, is_clear=sheet.is_clear
