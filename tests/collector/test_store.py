@@ -24,6 +24,7 @@ from collecting import (
 )
 
 import noisewise as nw
+from noisewise.collector import store as room
 from noisewise.collector.desk import Desk
 from noisewise.collector.learner import Learner, replay
 from noisewise.collector.store import Session, create, open_store
@@ -370,3 +371,81 @@ def test_writers_of_a_file_stand_in_line(tmp_path):
     os.mkdir(f"{path}.line")  # so no line can be opened
     with Desk(store) as desk:
         assert desk.ask(wait=0).id
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    monkeypatch.setattr(room, "WAIT_SECONDS", 0.3)
+
+
+def held_up(store, ask):
+    """What is said to whoever asks while another writer stands in the middle of a transaction."""
+    with store.session() as other, other.transaction(), pytest.raises(SurveyError) as refusal:
+        ask()
+    return refusal.value
+
+
+def test_a_writer_that_hangs_is_named_after_a_while_and_the_others_go_on_when_it_is_gone(places, impatient):
+    store = new_store(places())
+    learner = Learner(store)
+    learner.step()
+    with Desk(store) as desk:
+        begun = time.monotonic()
+        refusal = held_up(store, desk.ask)
+        assert 0.3 <= time.monotonic() - begun < 20
+        assert refusal.fields["reason"] == "held"
+        assert "is held by another process" in str(refusal)
+        assert "Nothing was changed" in str(refusal)
+        query, value, receipt = visit(desk, generator(6))  # the desk is as good as before
+        assert receipt.is_counted
+        assert held_up(store, lambda: desk.answer(query.id, value)).fields["reason"] == "held"
+        assert desk.answer(query.id, value) == receipt
+    assert answered_lines(store) == [(query.id, value)]
+    caught_up(learner)
+
+
+def test_a_learner_outlives_a_writer_that_hangs(places, impatient):
+    store = new_store(places())
+    learner, stop = Learner(store), threading.Event()
+    following = threading.Thread(target=learner.run, args=(stop.is_set,))
+    with store.session() as other, other.transaction():
+        following.start()
+        time.sleep(1.0)
+        assert following.is_alive()
+    until = time.monotonic() + 30
+    while store.standing().pooled == 0 and time.monotonic() < until:
+        time.sleep(0.02)
+    assert store.standing().pooled == learner.pool
+    stop.set()
+    following.join()
+
+
+def test_whoever_left_the_line_of_a_file_gives_on_the_turn_that_comes_late(tmp_path, impatient):
+    store = new_store(sqlite_path(tmp_path))
+    Learner(store).step()
+    with Desk(store) as desk:
+        with store.session() as other, other.transaction():
+            for _ in range(3):
+                with pytest.raises(SurveyError, match="held"):
+                    desk.done(desk.hand_out)
+        until = time.monotonic() + 30
+        while any(thread.name == "survey-line" for thread in threading.enumerate()) and time.monotonic() < until:
+            time.sleep(0.02)
+        assert not any(thread.name == "survey-line" for thread in threading.enumerate())
+        visit(desk, generator(7))
+
+
+def test_a_program_that_holds_the_file_without_standing_in_line_is_named_too(tmp_path, impatient):
+    where = sqlite_path(tmp_path)
+    store = new_store(where)
+    Learner(store).step()
+    with Desk(store) as desk:
+        stranger = sqlite3.connect(where, isolation_level=None)
+        stranger.execute("BEGIN IMMEDIATE")
+        begun = time.monotonic()
+        with pytest.raises(SurveyError, match="held by another process"):
+            desk.ask()
+        assert time.monotonic() - begun < 20  # waited once, not again and again
+        stranger.execute("ROLLBACK")
+        stranger.close()
+        visit(desk, generator(8))

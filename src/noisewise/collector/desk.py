@@ -213,6 +213,9 @@ class Desk:
                     outcomes = [(act.tell, act.tried(session)) for act in acts]
                 told(outcomes)
                 return session
+            except SurveyError as error:  # another writer held the store for too long; nothing was begun
+                told((act.tell, partial(act.fail, error)) for act in acts)
+                return session
             except self.store.database.failures as error:
                 problem = error
                 if session is not None:

@@ -31,7 +31,7 @@ from json import dumps, loads
 import numpy as np
 
 from noisewise.collector.store import Line, Session, Store, close
-from noisewise.errors import Unsupported
+from noisewise.errors import SurveyError, Unsupported
 from noisewise.inference.archive import DAMAGED
 from noisewise.inference.posterior import Posterior
 from noisewise.online.answers import Answers
@@ -101,7 +101,9 @@ class Learner:
         return len(lines)
 
     def _refill(self, session: Session) -> None:
-        pooled, last = session.rows("SELECT count(*) FILTER (WHERE state = 'pooled'), max(number) FROM queries")[0]
+        # Two questions, for each of which there is an index; one over all queries takes ever longer.
+        ((pooled,),) = session.rows("SELECT count(*) FROM queries WHERE state = 'pooled'")
+        ((last,),) = session.rows("SELECT max(number) FROM queries")
         first = 0 if last is None else int(last) + 1
         queries = []
         self.problem = None
@@ -140,7 +142,8 @@ class Learner:
     def run(self, until: Callable[[], bool]) -> None:
         """Follow the log until told to stop; a lost connection is opened again, as soon as there is a database."""
         while not until():
-            with suppress(*self.store.database.failures), closing(Session(self.store.database)) as session:
+            failures = (SurveyError, *self.store.database.failures)  # the first: held by another writer for too long
+            with suppress(*failures), closing(Session(self.store.database)) as session:
                 while not until():
                     if not self.learn(session):
                         time.sleep(IDLE_SECONDS)

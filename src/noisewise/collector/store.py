@@ -20,16 +20,19 @@ everything before it to the disk with it. One database (or schema, by `search_pa
 
 **Writers of a SQLite file stand in line** at a lock of the operating system (a file beside it, `.line`), which wakes
 the next one at once; SQLite alone would let them sleep and try again. What keeps them apart is SQLite's own lock.
+Whoever waits longer than `WAIT_SECONDS`, in the line or at a lock of either database, leaves with a sentence: then a
+process that writes hangs or was halted, and nothing was begun.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from json import dumps, loads
 from typing import Any, NamedTuple, Protocol
 
@@ -44,7 +47,7 @@ from noisewise.printable import printable
 __all__ = ["Connection", "Line", "Standing", "Store", "close", "create", "open_store"]
 
 FORMAT = "noisewise-survey-store/1"
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 30.0
 LAST = 2**62
 LINE = ".line"  # beside the file: where its writers wait
 POSTGRES = ("postgresql://", "postgres://")
@@ -85,6 +88,7 @@ class Database:
     mark: str  # of a parameter
     skip: str  # rows that others hold
     failures: tuple[type[Exception], ...]  # of the connection: try again on a new one
+    held: Callable[[BaseException], SurveyError | None]  # what to say where another writer kept us waiting too long
 
 
 class Line(NamedTuple):
@@ -125,18 +129,21 @@ class Session:
     def transaction(self) -> Iterator[Session]:
         """All or nothing, and in the order of commits: `position` and `is_closed` are true until the commit."""
         with self.database.line():
-            self.run(self.database.begin)
             try:
+                self.run(self.database.begin)
                 (position, closed), *_ = self.rows(f"SELECT position, closed FROM head{self.database.hold}")
                 before = self.position, self.is_closed = int(position), bool(int(closed))
                 yield self
                 if (self.position, self.is_closed) != before:
                     self.run("UPDATE head SET position = ?, closed = ?", self.position, int(self.is_closed))
                 self.run("COMMIT")
-            except BaseException:
+            except BaseException as error:
                 with suppress(*self.database.failures):
                     self.run("ROLLBACK")
-                raise
+                refusal = self.database.held(error)
+                if refusal is None:
+                    raise
+                raise refusal from None
 
     def check_open(self) -> None:
         """Inside a transaction, before anything is written."""
@@ -268,7 +275,8 @@ def create(where: str | os.PathLike[str], survey: Survey, *, simulated: bool = F
 
 def _database(where: str | os.PathLike[str], *, is_new: bool) -> tuple[Database, str]:
     if str(where).startswith(POSTGRES):
-        return _postgres(str(where)), _without_password(str(where))
+        shown = _without_password(str(where))
+        return _postgres(str(where), shown), shown
     path = checked_path(where).absolute()
     shown = printable(path.name)
     flags = os.O_RDWR | (os.O_CREAT | os.O_EXCL if is_new else 0)
@@ -291,11 +299,24 @@ def _database(where: str | os.PathLike[str], *, is_new: bool) -> tuple[Database,
             raise
         return connection
 
-    return Database(connect, lambda: _turn(f"{path}{LINE}"), "BEGIN IMMEDIATE", "", "?", "", (sqlite3.Error,)), shown
+    def held(error: BaseException) -> SurveyError | None:
+        is_busy = isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode == sqlite3.SQLITE_BUSY
+        return _held(shown) if is_busy else None
+
+    line = partial(_turn, f"{path}{LINE}", shown)
+    return Database(connect, line, "BEGIN IMMEDIATE", "", "?", "", (sqlite3.Error,), held), shown
+
+
+def _held(shown: str) -> SurveyError:
+    return SurveyError(
+        f"The survey's store {shown!r} is held by another process, which has been writing for {WAIT_SECONDS:g} "
+        "seconds. Look for one that hangs or was halted, end it, and try again. Nothing was changed.",
+        reason="held",
+    )
 
 
 @contextmanager
-def _turn(path: str) -> Iterator[None]:
+def _turn(path: str, shown: str) -> Iterator[None]:
     """One's turn among the writers of a file; nobody waits where the system or the folder has no such lock."""
     try:
         import fcntl
@@ -305,14 +326,47 @@ def _turn(path: str) -> Iterator[None]:
         yield
         return
     try:
-        with suppress(OSError):
-            fcntl.flock(place, fcntl.LOCK_EX)
+        fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        _wait_in_line(place, shown)
+    except OSError:
+        pass
+    try:
         yield
     finally:
         os.close(place)  # which gives the turn to the next
 
 
-def _postgres(url: str) -> Database:
+def _wait_in_line(place: int, shown: str) -> None:
+    """Wait for the lock of an open file, no longer than one may.
+
+    The system's wait has no end of its own, and a signal to end it belongs to the main thread alone. So another thread
+    waits; where nobody wants the turn any more when it comes, that thread gives it on.
+    """
+    import fcntl
+
+    door, is_given, is_gone = threading.Lock(), threading.Event(), False
+
+    def wait() -> None:
+        with suppress(OSError):
+            fcntl.flock(place, fcntl.LOCK_EX)
+        with door:
+            if is_gone:
+                os.close(place)
+            else:
+                is_given.set()
+
+    threading.Thread(target=wait, name="survey-line", daemon=True).start()
+    if is_given.wait(WAIT_SECONDS):
+        return
+    with door:
+        if is_given.is_set():
+            return
+        is_gone = True
+    raise _held(shown)
+
+
+def _postgres(url: str, shown: str) -> Database:
     try:
         import psycopg
     except ImportError:
@@ -320,11 +374,19 @@ def _postgres(url: str) -> Database:
 
     def connect(is_durable: bool) -> Connection:
         connection: Connection = psycopg.connect(url, autocommit=True, connect_timeout=10)
-        connection.execute(f"SET synchronous_commit = {'on' if is_durable else 'off'}")
+        for setting in (
+            f"synchronous_commit = {'on' if is_durable else 'off'}",
+            f"lock_timeout = '{WAIT_SECONDS:g}s'",
+            f"idle_in_transaction_session_timeout = '{WAIT_SECONDS:g}s'",  # of one that was halted: the others go on
+        ):
+            connection.execute(f"SET {setting}")
         return connection
 
+    def held(error: BaseException) -> SurveyError | None:
+        return _held(shown) if isinstance(error, psycopg.errors.LockNotAvailable) else None
+
     failures = (psycopg.OperationalError, psycopg.InterfaceError)
-    return Database(connect, nullcontext, "BEGIN", " FOR UPDATE", "%s", " FOR UPDATE SKIP LOCKED", failures)
+    return Database(connect, nullcontext, "BEGIN", " FOR UPDATE", "%s", " FOR UPDATE SKIP LOCKED", failures, held)
 
 
 def _without_password(url: str) -> str:
