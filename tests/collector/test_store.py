@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sqlite3
 import stat
@@ -122,9 +123,9 @@ def test_what_waits_is_committed_together(places):
     commits = []
 
     class Counting(Session):
-        def run(self, statement, *parameters):
+        def _sent(self, statement, parameters):
             commits.extend([statement] if statement == "COMMIT" else [])
-            super().run(statement, *parameters)
+            return super()._sent(statement, parameters)
 
     desk = Desk(store)
     with pytest.MonkeyPatch.context() as patch:
@@ -264,12 +265,13 @@ def test_a_lost_connection_is_opened_again_and_the_answer_counted_once(places):
     class Failing(Session):
         left = 2
 
-        def run(self, statement, *parameters):
-            super().run(statement, *parameters)
+        def _sent(self, statement, parameters):
+            found = super()._sent(statement, parameters)
             if statement == "COMMIT" and Failing.left:  # committed, and nobody was told
                 Failing.left -= 1
                 self.connection.close()
                 raise failures[0]("the connection is lost")
+            return found
 
     with pytest.MonkeyPatch.context() as patch:
         desk = Desk(store)
@@ -449,3 +451,33 @@ def test_a_program_that_holds_the_file_without_standing_in_line_is_named_too(tmp
         stranger.execute("ROLLBACK")
         stranger.close()
         visit(desk, generator(8))
+
+
+def test_a_visit_asks_a_far_away_database_six_times_and_a_refill_holds_nobody_up(monkeypatch):
+    """PostgreSQL: statements that give nothing travel with the next that gives something."""
+    with postgres() as url:
+        store, sent = new_store(fresh_database(url)), []
+        learner = Learner(store)
+        learner.step()
+        together = store.database.together
+        counting = dataclasses.replace(
+            store.database, together=lambda *given: (sent.append(len(given[1])), together(*given))[1]
+        )
+        monkeypatch.setattr(store, "database", counting)
+        with Desk(store) as desk:
+            visit(desk, generator(9))
+        # Asked: begin and head; the query; log, head and commit. Answered: the same.
+        assert sent == [2, 1, 3, 2, 1, 4]
+        sent.clear()
+        with store.session() as other, other.transaction():  # someone appends, and takes long
+            begun = time.monotonic()
+            assert learner.step() == 2
+            assert time.monotonic() - begun < 20
+        assert store.standing().pooled == learner.pool
+        assert len(sent) <= 9  # its own, and two of the other's
+
+
+def test_nothing_is_appended_aside(tmp_path):
+    store = new_store(sqlite_path(tmp_path))
+    with store.session() as session, session.transaction(is_aside=True), pytest.raises(AssertionError):
+        session.append("expired", 0, None)

@@ -70,6 +70,6 @@ class Crowd:
             label = f"{name}-{uuid.uuid4().hex[:16]}-{first + place}"
             rows += [first + place, label, dumps({**plain[place % FRESH], "id": label})]
         places = ", ".join(["(?, ?, ?, 'pooled', NULL, NULL)"] * self.wanted)
-        with session.transaction():
+        with session.transaction(is_aside=True):
             session.run("DELETE FROM queries WHERE state = 'pooled'")
             session.run(f"INSERT INTO queries VALUES {places} ON CONFLICT DO NOTHING", *rows)

@@ -116,7 +116,7 @@ class Learner:
                 break
         if not queries:
             return
-        with session.transaction():
+        with session.transaction(is_aside=True):
             for number, query in queries if not session.is_closed else ():
                 session.run(
                     "INSERT INTO queries VALUES (?, ?, ?, 'pooled', NULL, NULL) ON CONFLICT DO NOTHING",
@@ -127,7 +127,7 @@ class Learner:
 
     def snapshot(self, session: Session) -> None:
         """Keep what is known, and the last one before it."""
-        with session.transaction():
+        with session.transaction(is_aside=True):
             session.run(
                 "INSERT INTO snapshots VALUES (?, ?) ON CONFLICT (position) DO UPDATE SET state = excluded.state",
                 self.position,

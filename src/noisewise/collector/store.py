@@ -47,7 +47,7 @@ from noisewise.printable import printable
 __all__ = ["Connection", "Line", "Standing", "Store", "close", "create", "open_store"]
 
 FORMAT = "noisewise-survey-store/1"
-WAIT_SECONDS = 30.0
+WAIT_SECONDS, HALTED_SECONDS = 30.0, 60.0
 LAST = 2**62
 LINE = ".line"  # beside the file: where its writers wait
 POSTGRES = ("postgresql://", "postgres://")
@@ -77,6 +77,9 @@ class Connection(Protocol):
     def close(self) -> None: ...
 
 
+Statement = tuple[str, Row]  # with its parameters
+
+
 @dataclass(frozen=True, slots=True)
 class Database:
     """What differs between SQLite and PostgreSQL."""
@@ -89,6 +92,7 @@ class Database:
     skip: str  # rows that others hold
     failures: tuple[type[Exception], ...]  # of the connection: try again on a new one
     held: Callable[[BaseException], SurveyError | None]  # what to say where another writer kept us waiting too long
+    together: Callable[[Connection, list[Statement]], Rows]  # several at once; what the last one found
 
 
 class Line(NamedTuple):
@@ -116,34 +120,54 @@ class Session:
     def __init__(self, database: Database, *, is_durable: bool = True) -> None:
         self.database, self.connection = database, database.connect(is_durable)
         self.position, self.is_closed = 0, False  # of the log, inside a transaction
+        self._waiting: list[Statement] | None = None  # inside a transaction: what goes with the next that gives rows
+        self._is_aside = False
 
     def rows(self, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
         """Every row of a statement that gives rows."""
-        return self.connection.execute(statement.replace("?", self.database.mark), parameters).fetchall()
+        return self._sent(statement, parameters).fetchall()
 
     def run(self, statement: str, *parameters: object) -> None:
-        """A statement that gives none."""
-        self.connection.execute(statement.replace("?", self.database.mark), parameters)
+        """A statement that gives none; inside a transaction it waits for the next that gives some, or for the end."""
+        if self._waiting is None:
+            self._sent(statement, parameters)
+        else:
+            self._waiting.append((statement.replace("?", self.database.mark), parameters))
+
+    def _sent(self, statement: str, parameters: Row) -> Rows:
+        """This statement with all that wait: a database that is far away is then asked once."""
+        waiting = [*(self._waiting or ()), (statement.replace("?", self.database.mark), parameters)]
+        if self._waiting:
+            self._waiting = []
+        return self.database.together(self.connection, waiting)
 
     @contextmanager
-    def transaction(self) -> Iterator[Session]:
-        """All or nothing, and in the order of commits: `position` and `is_closed` are true until the commit."""
+    def transaction(self, *, is_aside: bool = False) -> Iterator[Session]:
+        """All or nothing, and in the order of commits: `position` and `is_closed` are true until the commit.
+
+        `is_aside`: for what is not in the log (pool, snapshots, board). In PostgreSQL it makes nobody wait who appends;
+        nothing can be appended in it, and somebody may close the survey before it ends.
+        """
         with self.database.line():
+            self._waiting, self._is_aside = [(self.database.begin, ())], is_aside
             try:
-                self.run(self.database.begin)
-                (position, closed), *_ = self.rows(f"SELECT position, closed FROM head{self.database.hold}")
+                hold = "" if is_aside else self.database.hold
+                (position, closed), *_ = self.rows(f"SELECT position, closed FROM head{hold}")
                 before = self.position, self.is_closed = int(position), bool(int(closed))
                 yield self
                 if (self.position, self.is_closed) != before:
                     self.run("UPDATE head SET position = ?, closed = ?", self.position, int(self.is_closed))
-                self.run("COMMIT")
+                self._sent("COMMIT", ())
             except BaseException as error:
+                self._waiting = None
                 with suppress(*self.database.failures):
                     self.run("ROLLBACK")
                 refusal = self.database.held(error)
                 if refusal is None:
                     raise
                 raise refusal from None
+            finally:
+                self._waiting = None
 
     def check_open(self) -> None:
         """Inside a transaction, before anything is written."""
@@ -152,6 +176,7 @@ class Session:
 
     def append(self, kind: str, number: int | None, body: str | None) -> int:
         """One more line, inside a transaction; its position."""
+        assert not self._is_aside
         self.check_open()
         self.position += 1
         self.run("INSERT INTO log VALUES (?, ?, ?, ?)", self.position, kind, number, body)
@@ -304,7 +329,14 @@ def _database(where: str | os.PathLike[str], *, is_new: bool) -> tuple[Database,
         return _held(shown) if is_busy else None
 
     line = partial(_turn, f"{path}{LINE}", shown)
-    return Database(connect, line, "BEGIN IMMEDIATE", "", "?", "", (sqlite3.Error,), held), shown
+    return Database(connect, line, "BEGIN IMMEDIATE", "", "?", "", (sqlite3.Error,), held, _one_by_one), shown
+
+
+def _one_by_one(connection: Connection, statements: list[Statement]) -> Rows:
+    *before, (last, parameters) = statements
+    for statement, given in before:
+        connection.execute(statement, given)
+    return connection.execute(last, parameters)
 
 
 def _held(shown: str) -> SurveyError:
@@ -377,7 +409,7 @@ def _postgres(url: str, shown: str) -> Database:
         for setting in (
             f"synchronous_commit = {'on' if is_durable else 'off'}",
             f"lock_timeout = '{WAIT_SECONDS:g}s'",
-            f"idle_in_transaction_session_timeout = '{WAIT_SECONDS:g}s'",  # of one that was halted: the others go on
+            f"idle_in_transaction_session_timeout = '{HALTED_SECONDS:g}s'",  # of one that was halted: the others go on
         ):
             connection.execute(f"SET {setting}")
         return connection
@@ -385,8 +417,17 @@ def _postgres(url: str, shown: str) -> Database:
     def held(error: BaseException) -> SurveyError | None:
         return _held(shown) if isinstance(error, psycopg.errors.LockNotAvailable) else None
 
+    def together(connection: Connection, statements: list[Statement]) -> Rows:
+        """In one message: each by itself would wait for the network while the others wait for who holds the head."""
+        if len(statements) == 1 or not psycopg.Pipeline.is_supported():
+            return _one_by_one(connection, statements)
+        assert isinstance(connection, psycopg.Connection)
+        with connection.pipeline():
+            return _one_by_one(connection, statements)
+
     failures = (psycopg.OperationalError, psycopg.InterfaceError)
-    return Database(connect, nullcontext, "BEGIN", " FOR UPDATE", "%s", " FOR UPDATE SKIP LOCKED", failures, held)
+    skip = " FOR UPDATE SKIP LOCKED"
+    return Database(connect, nullcontext, "BEGIN", " FOR UPDATE", "%s", skip, failures, held, together)
 
 
 def _without_password(url: str) -> str:
