@@ -2,7 +2,7 @@
 
 A query that waits in the pool was designed before the answers that come meanwhile, so the pool is small as long as
 people come one by one (`learner.POOL`). A crowd would drain it faster than the learner designs. Then the pool grows,
-doubled when half of it went from one look to the next, halved when it lasts for seconds. Its queries are copies, under
+doubled when three quarters of it went from one look to the next, halved when it lasts for seconds. Its queries are copies, under
 ids of their own, of the few questions that were designed last; whenever half are gone, copies of newer ones take the
 place of all. What this costs is some precision, since many answer before anybody has learnt from them, never
 correctness: the posterior is that of the questions as they were asked.
@@ -47,8 +47,9 @@ class Crowd:
         ((pooled,),) = session.rows("SELECT count(*) FROM queries WHERE state = 'pooled'")
         ((position, closed),) = session.rows("SELECT position, closed FROM head")
         now, left, before = self._clock(), int(pooled), self.wanted
-        gone, self._stood = self._stood - left, left
-        if 2 * gone >= before:
+        # The learner's step after each look fills up to its own pool, so at least so many stood there.
+        gone, self._stood = self._stood - left, max(left, POOL)
+        if 4 * gone >= 3 * before:
             self.wanted = min(2 * before, LARGEST)
         elif now > self._filled + CALM_SECONDS:
             self.wanted = max(before // 2, POOL)
