@@ -28,7 +28,7 @@ def test_the_live_page_follows_what_is_learnt(driver, tmp_path, rng):
     with served(tmp_path) as server:
         answer(server, rng, 12)
         driver.get(f"{server.url}/live")
-        until(lambda: text_of(driver, "#facts dd") in ("10", "12"))
+        until(lambda: text_of(driver, "#facts dd") in ("10", "11", "12"))  # a step may end at any
         assert text_of(driver, "h1") == WORDS.title
         assert len(driver.find_elements("css selector", "#courses section svg path")) == 4  # mean and sd: band and line
         assert driver.find_elements("css selector", "#fitted svg path")

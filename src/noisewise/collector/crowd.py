@@ -2,7 +2,8 @@
 
 A query that waits in the pool was designed before the answers that come meanwhile, so the pool is small as long as
 people come one by one (`learner.POOL`). A crowd would drain it faster than the learner designs. Then the pool grows,
-doubled when three quarters of it went from one look to the next, halved when it lasts for seconds. Its queries are copies, under
+doubled when three quarters of it went from one look to the next, halved when it lasts for seconds. Its queries are
+copies, under
 ids of their own, of the few questions that were designed last; whenever half are gone, copies of newer ones take the
 place of all. What this costs is some precision, since many answer before anybody has learnt from them, never
 correctness: the posterior is that of the questions as they were asked.
