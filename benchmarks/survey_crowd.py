@@ -68,7 +68,8 @@ def survey_of(seed: int, people: int, at_once: int, *, is_crowd: bool, told_at: 
                 if is_crowd:
                     crowd.look(session)
                 while learner.learn(session, most=crowd.lines):
-                    pass
+                    if is_crowd:
+                        crowd.freshen(session)
 
             def ask(count: int) -> None:
                 while count:

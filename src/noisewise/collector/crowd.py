@@ -26,6 +26,7 @@ from noisewise.online.survey import planned_query
 __all__ = ["Crowd"]
 
 LARGEST = 512
+STALE = 1.1  # times as many answers learnt as when the pool was filled
 CALM_SECONDS = 2.0
 FRESH = 8  # questions that are designed for one filling
 MOST_BEHIND = 4096  # lines of the log
@@ -37,6 +38,7 @@ class Crowd:
     def __init__(self, learner: Learner, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.learner, self.wanted, self._clock = learner, POOL, clock
         self._stood, self._filled = 0, clock()  # how many the last look left, and when copies were last put in
+        self._learnt = 0  # answers when they were
 
     @property
     def lines(self) -> int:
@@ -60,11 +62,23 @@ class Crowd:
             self._replace(session)
             self._stood, self._filled = self.wanted, now
 
+    def freshen(self, session: Session) -> None:
+        """After a step of the learner: questions designed when much less was known make place for better ones.
+
+        At the start a few hundred answers change everything, so a crowd's pool is filled anew after every step; when
+        thousands are learnt it lasts until half of it is gone.
+        """
+        is_stale = self.learner.state.answers > STALE * self._learnt
+        if self.wanted > POOL and is_stale and not int(session.rows("SELECT closed FROM head")[0][0]):
+            self._replace(session)
+            self._stood, self._filled = self.wanted, self._clock()
+
     def _replace(self, session: Session) -> None:
         """Take back what nobody was given, and put copies of fresh questions in its place."""
         engine, state, name = self.learner.engine, self.learner.state, self.learner.store.name
         ((last,),) = session.rows("SELECT max(number) FROM queries")
         first = 0 if last is None else int(last) + 1
+        self._learnt = state.answers
         designed = [planned_query(engine, state, first + k, "") for k in range(FRESH)]
         plain = [query.to_dict() for query in designed]
         rows: list[object] = []  # written outside the transaction, so that nobody waits for it

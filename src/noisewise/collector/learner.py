@@ -142,8 +142,8 @@ class Learner:
     def run(self, until: Callable[[], bool]) -> None:
         """Follow the log until told to stop; a lost connection is opened again, as soon as there is a database."""
         while not until():
-            failures = (SurveyError, *self.store.database.failures)  # the first: held by another writer for too long
-            with suppress(*failures), closing(Session(self.store.database)) as session:
+            # The first of them: held by another writer for too long.
+            with suppress(SurveyError, *self.store.database.failures), closing(Session(self.store.database)) as session:
                 while not until():
                     if not self.learn(session):
                         time.sleep(IDLE_SECONDS)

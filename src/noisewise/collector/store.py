@@ -34,7 +34,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from dataclasses import dataclass
 from functools import cached_property, partial
 from json import dumps, loads
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 from noisewise.errors import InvalidArgument, NoisewiseError, SurveyError
 from noisewise.files import OWN, checked_path
@@ -91,8 +91,8 @@ class Database:
     mark: str  # of a parameter
     skip: str  # rows that others hold
     failures: tuple[type[Exception], ...]  # of the connection: try again on a new one
-    held: Callable[[BaseException], SurveyError | None]  # what to say where another writer kept us waiting too long
-    together: Callable[[Connection, list[Statement]], Rows]  # several at once; what the last one found
+    # Several at once; what the last one found. A sentence where another writer keeps us waiting too long.
+    together: Callable[[Connection, list[Statement]], Rows]
 
 
 class Line(NamedTuple):
@@ -158,14 +158,11 @@ class Session:
                 if (self.position, self.is_closed) != before:
                     self.run("UPDATE head SET position = ?, closed = ?", self.position, int(self.is_closed))
                 self._sent("COMMIT", ())
-            except BaseException as error:
+            except BaseException:
                 self._waiting = None
                 with suppress(*self.database.failures):
                     self.run("ROLLBACK")
-                refusal = self.database.held(error)
-                if refusal is None:
-                    raise
-                raise refusal from None
+                raise
             finally:
                 self._waiting = None
 
@@ -324,12 +321,16 @@ def _database(where: str | os.PathLike[str], *, is_new: bool) -> tuple[Database,
             raise
         return connection
 
-    def held(error: BaseException) -> SurveyError | None:
-        is_busy = isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode == sqlite3.SQLITE_BUSY
-        return _held(shown) if is_busy else None
+    def together(connection: Connection, statements: list[Statement]) -> Rows:
+        try:
+            return _one_by_one(connection, statements)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+                raise _held(shown) from None
+            raise
 
     line = partial(_turn, f"{path}{LINE}", shown)
-    return Database(connect, line, "BEGIN IMMEDIATE", "", "?", "", (sqlite3.Error,), held, _one_by_one), shown
+    return Database(connect, line, "BEGIN IMMEDIATE", "", "?", "", (sqlite3.Error,), together), shown
 
 
 def _one_by_one(connection: Connection, statements: list[Statement]) -> Rows:
@@ -414,20 +415,19 @@ def _postgres(url: str, shown: str) -> Database:
             connection.execute(f"SET {setting}")
         return connection
 
-    def held(error: BaseException) -> SurveyError | None:
-        return _held(shown) if isinstance(error, psycopg.errors.LockNotAvailable) else None
-
     def together(connection: Connection, statements: list[Statement]) -> Rows:
         """In one message: each by itself would wait for the network while the others wait for who holds the head."""
-        if len(statements) == 1 or not psycopg.Pipeline.is_supported():
-            return _one_by_one(connection, statements)
-        assert isinstance(connection, psycopg.Connection)
-        with connection.pipeline():
-            return _one_by_one(connection, statements)
+        try:
+            if len(statements) == 1 or not psycopg.Pipeline.is_supported():
+                return _one_by_one(connection, statements)
+            with cast("psycopg.Connection[Any]", connection).pipeline():
+                return _one_by_one(connection, statements)
+        except psycopg.errors.LockNotAvailable:
+            raise _held(shown) from None
 
     failures = (psycopg.OperationalError, psycopg.InterfaceError)
     skip = " FOR UPDATE SKIP LOCKED"
-    return Database(connect, nullcontext, "BEGIN", " FOR UPDATE", "%s", skip, failures, held, together)
+    return Database(connect, nullcontext, "BEGIN", " FOR UPDATE", "%s", skip, failures, together)
 
 
 def _without_password(url: str) -> str:
