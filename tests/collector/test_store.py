@@ -25,7 +25,7 @@ from collecting import (
 )
 
 import noisewise as nw
-from noisewise.collector import store as room
+from noisewise.collector import database as room
 from noisewise.collector.desk import Desk
 from noisewise.collector.learner import Learner, replay
 from noisewise.collector.store import Session, create, open_store
@@ -335,7 +335,7 @@ def test_a_file_is_its_owner_s_and_every_commit_is_flushed(tmp_path):
 
 
 def test_a_password_is_not_repeated():
-    from noisewise.collector.store import _without_password
+    from noisewise.collector.database import _without_password
 
     assert _without_password("postgresql://me:secret@host/db?x=1") == "postgresql://me@host/db?x=1"
     assert _without_password("postgresql:///db") == "postgresql:///db"

@@ -17,40 +17,28 @@ A sequence would not do, because a transaction that took number 7 may commit aft
 act is reported before its transaction is committed. What can be made again (pool, picture, snapshots) is written by a
 session that does not wait for the disk: a write-ahead log is flushed in order, so the next act that is reported takes
 everything before it to the disk with it. One database (or schema, by `search_path`) holds one survey.
-
-**Writers of a SQLite file stand in line** at a lock of the operating system (a file beside it, `.line`), which wakes
-the next one at once; SQLite alone would let them sleep and try again. What keeps them apart is SQLite's own lock.
-Whoever waits longer than `WAIT_SECONDS`, in the line or at a lock of either database, leaves with a sentence: then a
-process that writes hangs or was halted, and nothing was begun.
 """
 
 from __future__ import annotations
 
 import os
-import sqlite3
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
-from functools import cached_property, partial
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from functools import cached_property
 from json import dumps, loads
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple
 
-from noisewise.errors import InvalidArgument, NoisewiseError, SurveyError
-from noisewise.files import OWN, checked_path
+from noisewise.collector.database import Database, Row, Rows, Statement, database_at
+from noisewise.errors import InvalidArgument, SurveyError
 from noisewise.online.engine import Engine
 from noisewise.online.log import CLOSED
 from noisewise.online.store import settings_from_dict, settings_to_dict
 from noisewise.online.survey import Survey
-from noisewise.printable import printable
 
-__all__ = ["Connection", "Line", "Standing", "Store", "close", "create", "open_store"]
+__all__ = ["Line", "Standing", "Store", "close", "create", "open_store"]
 
 FORMAT = "noisewise-survey-store/1"
-WAIT_SECONDS, HALTED_SECONDS = 30.0, 60.0
 LAST = 2**62
-LINE = ".line"  # beside the file: where its writers wait
-POSTGRES = ("postgresql://", "postgres://")
 TABLES = (
     "CREATE TABLE survey (format TEXT NOT NULL, name TEXT NOT NULL, settings TEXT NOT NULL, entropy TEXT NOT NULL, "
     "simulated INTEGER NOT NULL)",
@@ -61,38 +49,6 @@ TABLES = (
     "CREATE INDEX queries_by_state ON queries (state, number)",
     "CREATE TABLE snapshots (position BIGINT PRIMARY KEY, state BYTEA NOT NULL)",
 )
-Row = tuple[object, ...]
-
-
-class Rows(Protocol):
-    """What a statement found."""
-
-    def fetchall(self) -> list[tuple[Any, ...]]: ...
-
-
-class Connection(Protocol):
-    """A connection to either database, without transactions of its own making."""
-
-    def execute(self, statement: str, parameters: Row = ..., /) -> Rows: ...
-    def close(self) -> None: ...
-
-
-Statement = tuple[str, Row]  # with its parameters
-
-
-@dataclass(frozen=True, slots=True)
-class Database:
-    """What differs between SQLite and PostgreSQL."""
-
-    connect: Callable[[bool], Connection]  # whether a commit waits for the disk
-    line: Callable[[], AbstractContextManager[None]]  # where writers wait for each other
-    begin: str
-    hold: str  # of the head's row, so that no other transaction can overtake
-    mark: str  # of a parameter
-    skip: str  # rows that others hold
-    failures: tuple[type[Exception], ...]  # of the connection: try again on a new one
-    # Several at once; what the last one found. A sentence where another writer keeps us waiting too long.
-    together: Callable[[Connection, list[Statement]], Rows]
 
 
 class Line(NamedTuple):
@@ -255,7 +211,7 @@ def close(session: Session) -> None:
 
 def open_store(where: str | os.PathLike[str]) -> Store:
     """A store that exists, by the path of its file or its URL."""
-    database, shown = _database(where, is_new=False)
+    database, shown = database_at(where, is_new=False)
     return Store(database, shown)
 
 
@@ -275,7 +231,7 @@ def create(where: str | os.PathLike[str], survey: Survey, *, simulated: bool = F
         str(survey._engine.entropy),
         int(simulated),
     )
-    database, shown = _database(where, is_new=True)
+    database, shown = database_at(where, is_new=True)
     with closing(Session(database)) as session:
         session.run("BEGIN")
         try:
@@ -293,144 +249,3 @@ def create(where: str | os.PathLike[str], survey: Survey, *, simulated: bool = F
                 reason="exists",
             ) from error
     return Store(database, shown)
-
-
-def _database(where: str | os.PathLike[str], *, is_new: bool) -> tuple[Database, str]:
-    if str(where).startswith(POSTGRES):
-        shown = _without_password(str(where))
-        return _postgres(str(where), shown), shown
-    path = checked_path(where).absolute()
-    shown = printable(path.name)
-    flags = os.O_RDWR | (os.O_CREAT | os.O_EXCL if is_new else 0)
-    try:
-        os.close(os.open(path, flags, OWN))
-    except OSError as error:
-        raise SurveyError(
-            f"The survey's store {shown!r} cannot be {'made' if is_new else 'opened'}: {error.strerror}.",
-            reason=str(error.strerror),
-        ) from None
-
-    def connect(is_durable: bool) -> Connection:
-        connection = sqlite3.connect(path, isolation_level=None, timeout=WAIT_SECONDS, check_same_thread=False)
-        flushing = "FULL" if is_durable else "NORMAL"
-        try:
-            for pragma in ("journal_mode=WAL", f"synchronous={flushing}", "trusted_schema=OFF"):
-                connection.execute(f"PRAGMA {pragma}").fetchall()
-        except sqlite3.Error:
-            connection.close()
-            raise
-        return connection
-
-    def together(connection: Connection, statements: list[Statement]) -> Rows:
-        try:
-            return _one_by_one(connection, statements)
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
-                raise _held(shown) from None
-            raise
-
-    line = partial(_turn, f"{path}{LINE}", shown)
-    return Database(connect, line, "BEGIN IMMEDIATE", "", "?", "", (sqlite3.Error,), together), shown
-
-
-def _one_by_one(connection: Connection, statements: list[Statement]) -> Rows:
-    *before, (last, parameters) = statements
-    for statement, given in before:
-        connection.execute(statement, given)
-    return connection.execute(last, parameters)
-
-
-def _held(shown: str) -> SurveyError:
-    return SurveyError(
-        f"The survey's store {shown!r} is held by another process, which has been writing for {WAIT_SECONDS:g} "
-        "seconds. Look for one that hangs or was halted, end it, and try again. Nothing was changed.",
-        reason="held",
-    )
-
-
-@contextmanager
-def _turn(path: str, shown: str) -> Iterator[None]:
-    """One's turn among the writers of a file; nobody waits where the system or the folder has no such lock."""
-    try:
-        import fcntl
-
-        place = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, OWN)
-    except (ImportError, OSError):
-        yield
-        return
-    try:
-        fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        _wait_in_line(place, shown)
-    except OSError:
-        pass
-    try:
-        yield
-    finally:
-        os.close(place)  # which gives the turn to the next
-
-
-def _wait_in_line(place: int, shown: str) -> None:
-    """Wait for the lock of an open file, no longer than one may.
-
-    The system's wait has no end of its own, and a signal to end it belongs to the main thread alone. So another thread
-    waits; where nobody wants the turn any more when it comes, that thread gives it on.
-    """
-    import fcntl
-
-    door, is_given, is_gone = threading.Lock(), threading.Event(), False
-
-    def wait() -> None:
-        with suppress(OSError):
-            fcntl.flock(place, fcntl.LOCK_EX)
-        with door:
-            if is_gone:
-                os.close(place)
-            else:
-                is_given.set()
-
-    threading.Thread(target=wait, name="survey-line", daemon=True).start()
-    if is_given.wait(WAIT_SECONDS):
-        return
-    with door:
-        if is_given.is_set():
-            return
-        is_gone = True
-    raise _held(shown)
-
-
-def _postgres(url: str, shown: str) -> Database:
-    try:
-        import psycopg
-    except ImportError:
-        raise NoisewiseError("A store in PostgreSQL needs psycopg: pip install 'noisewise[survey]'.") from None
-
-    def connect(is_durable: bool) -> Connection:
-        connection: Connection = psycopg.connect(url, autocommit=True, connect_timeout=10)
-        for setting in (
-            f"synchronous_commit = {'on' if is_durable else 'off'}",
-            f"lock_timeout = '{WAIT_SECONDS:g}s'",
-            f"idle_in_transaction_session_timeout = '{HALTED_SECONDS:g}s'",  # of one that was halted: the others go on
-        ):
-            connection.execute(f"SET {setting}")
-        return connection
-
-    def together(connection: Connection, statements: list[Statement]) -> Rows:
-        """In one message: each by itself would wait for the network while the others wait for who holds the head."""
-        try:
-            if len(statements) == 1 or not psycopg.Pipeline.is_supported():
-                return _one_by_one(connection, statements)
-            with cast("psycopg.Connection[Any]", connection).pipeline():
-                return _one_by_one(connection, statements)
-        except psycopg.errors.LockNotAvailable:
-            raise _held(shown) from None
-
-    failures = (psycopg.OperationalError, psycopg.InterfaceError)
-    skip = " FOR UPDATE SKIP LOCKED"
-    return Database(connect, nullcontext, "BEGIN", " FOR UPDATE", "%s", skip, failures, together)
-
-
-def _without_password(url: str) -> str:
-    scheme, _, rest = url.partition("://")
-    person, at, place = rest.rpartition("@")
-    return f"{scheme}://{person.partition(':')[0]}{at}{place}"
