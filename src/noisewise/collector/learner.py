@@ -31,7 +31,7 @@ from json import dumps, loads
 import numpy as np
 
 from noisewise.collector.store import Line, Session, Store, close
-from noisewise.errors import SurveyError, Unsupported
+from noisewise.errors import NoisewiseError, SurveyError, Unsupported
 from noisewise.inference.archive import DAMAGED
 from noisewise.inference.posterior import Posterior
 from noisewise.online.answers import Answers
@@ -170,6 +170,11 @@ def answers_of(lines: Iterable[Line], questions: dict[int, Question]) -> Iterato
         if line.kind == ASKED and line.number is not None:
             questions[line.number] = question_of(Query.from_dict(loads(line.body or "")))
         elif line.kind == ANSWERED and line.number is not None:
+            if line.number not in questions:
+                raise NoisewiseError(
+                    f"Line {line.position} of this survey's log answers a query that was not asked, or was answered "
+                    "before: the store was damaged or changed. Take it back from a backup. Nothing was learnt from it."
+                )
             yield questions.pop(line.number), int(line.body or "")
 
 
