@@ -28,7 +28,7 @@ def test_the_live_page_follows_what_is_learnt(driver, tmp_path, rng):
     with served(tmp_path) as server:
         answer(server, rng, 12)
         driver.get(f"{server.url}/live")
-        until(lambda: text_of(driver, "#facts dd") in ("10", "12"))
+        until(lambda: text_of(driver, "#facts dd") in ("10", "11", "12"))  # a step may end at any
         assert text_of(driver, "h1") == WORDS.title
         assert len(driver.find_elements("css selector", "#courses section svg path")) == 4  # mean and sd: band and line
         assert driver.find_elements("css selector", "#fitted svg path")
@@ -104,7 +104,11 @@ def test_several_columns_are_drawn_one_by_one(driver, tmp_path, rng):
         assert bars[0].startswith("on <b>foot</b> ")
         assert all("%, between" in bar for bar in bars)
         courses = [one.text for one in driver.find_elements("css selector", "#courses h2")]
-        assert courses == ["minutes.mean", "minutes.sd", "on <b>foot</b>: share", "bus: share", "car: share"]
+        spread = "Spread between people (standard deviation) minutes.sd"
+        shares = ["Share: on <b>foot</b>", "Share: bus", "Share: car"]
+        assert courses == ["Average minutes.mean", spread, *shares]
+        about = [one.text for one in driver.find_elements("css selector", "#courses .soft")]
+        assert about == ["How long was your way?"] * 2 + ["How did you come?"] * 3
         for width in (320, 390, 1400):
             sized(driver, width, 800)
             assert driver.execute_script("return document.documentElement.scrollWidth") <= width

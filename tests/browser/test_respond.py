@@ -18,6 +18,7 @@ from serving_surveys import COUNTER, WORDS, altered_page, before_scripts, reques
 import noisewise as nw
 
 keys = pytest.importorskip("selenium.webdriver.common.keys", reason="selenium is not installed (make browser)")
+httpx = pytest.importorskip("httpx", reason="httpx is not installed (extra 'dev')")
 web = pytest.importorskip("noisewise.collector.web", reason="starlette is not installed (extra 'survey')")
 from noisewise.collector.board import ColumnWords, Handed, hand_out, invite  # noqa: E402
 from noisewise.collector.desk import Desk  # noqa: E402
@@ -472,6 +473,35 @@ def test_an_invitation_answered_elsewhere_is_not_answered_again(driver, tmp_path
         assert all(one not in f"{url} {headers}" for _, url, _, headers in requests_of(driver) if "#" not in url)
         driver.execute_script("localStorage.clear()")  # another device
         check_refused(driver, server.link(f"&i={one}"), "answered already")
+
+
+def test_of_two_devices_at_once_the_second_is_told_that_it_does_not_count(driver, tmp_path):
+    """Both got the question before either had answered; each has drawn noise of its own."""
+    with served(tmp_path, words=replace(WORDS, invited=True), learns=False) as server:
+        (one,) = invite(server.store, 1)
+        question(driver, server.link(f"&i={one}"))
+        query = httpx.post(f"{server.url}/api/query", json={"invite": one}).json()["query"]
+        other = round(60 / query["law"]["step"][0])
+        first = httpx.post(f"{server.url}/api/answer", json={"id": query["id"], "value": other}).json()
+        assert first["counted"] is True
+        answer(driver)
+        until(lambda: "on another device at the same time" in text_of(driver, "#screen"))
+        assert first["receipt"] not in driver.page_source
+        assert logged(server, query["id"]) == [other]
+        (kept,) = kept_answers(driver)
+        assert kept["receipt"] == ""  # and what it cost is noted
+        driver.refresh()
+        until(lambda: "on another device at the same time" in text_of(driver, "#screen"))
+        assert not driver.find_elements("id", "receipt")
+
+
+@pytest.mark.parametrize("typed", ["1,500", "1.500", "-12,345,678", "250.000"])
+def test_a_number_that_can_be_read_in_two_ways_is_not_drawn_for(driver, place, typed):
+    question(driver, place.link())
+    answer(driver, typed)
+    said = text_of(driver, "#hint")
+    assert "without separators for thousands" in said
+    assert kept_answers(driver) == []
 
 
 def test_the_noisy_answer_can_be_removed_and_what_it_cost_stays(driver, place):

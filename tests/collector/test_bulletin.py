@@ -9,9 +9,9 @@ import pytest
 from collecting import generator, new_store, sqlite_path, visit
 from scipy import stats
 
-from noisewise import Categorical, Joint, Normal, PureDP, Survey
+from noisewise import Bernoulli, Categorical, Gamma, Joint, LogNormal, Normal, Poisson, PureDP, Survey
 from noisewise.collector.board import Board, ColumnWords, Words
-from noisewise.collector.bulletin import Bulletin, question_words
+from noisewise.collector.bulletin import Bulletin, question_words, unknowns
 from noisewise.collector.desk import Desk
 from noisewise.collector.learner import Learner
 from noisewise.collector.store import create
@@ -99,6 +99,8 @@ def test_what_is_shown_is_what_is_known(place):
     # 200 draws by weight give each of 50 particles its weight up to 1/200.
     most = stats.norm.pdf(x, mean, sd).sum(axis=0) / 200
     assert np.all(np.abs(density - weight @ stats.norm.pdf(x, mean, sd)) <= most + 1e-12)
+    assert picture["unknowns"]["mean"] == {"words": "average", "about": "", "unit": "EUR", "share": False}
+    assert list(picture["unknowns"]) == list(picture["mean"]) == ["mean", "sd"]
     assert picture["asking"] == "which of 4 ranges, split at 30, 50, 70 EUR"
     assert picture["forecast"] is None or picture["forecast"] > 0
     assert picture["simulated"]
@@ -162,6 +164,36 @@ def test_several_columns_and_levels_are_shown_one_by_one(tmp_path):
     mean, sd = theta["minutes.mean"][:, None], theta["minutes.sd"][:, None]
     most = stats.norm.pdf(x, mean, sd).sum(axis=0) / 200
     assert np.all(np.abs(minutes["density"] - weight @ stats.norm.pdf(x, mean, sd)) <= most + 1e-12)
+    told = {name: (one["words"], one["about"], one["share"]) for name, one in picture["unknowns"].items()}
+    spread = "spread between people (standard deviation)"
+    assert told == {
+        "way.p[walk]": ("share: on foot", "How did you come?", True),
+        "way.p[bus]": ("share: bus", "How did you come?", True),
+        "way.p[3]": ("share: otherwise", "How did you come?", True),
+        "minutes.mean": ("average", "minutes", False),
+        "minutes.sd": (spread, "minutes", False),
+    }
     assert question_words(Query.choice(["walk", "bus"], guarantee=PureDP(1)), "", {"walk": "on foot"}) == (
         "which of on foot, bus"
     )
+
+
+@pytest.mark.parametrize(
+    ("population", "said"),
+    [
+        (Poisson(rate=stats.gamma(2)), {"rate": ("average", "EUR", False)}),
+        (
+            Gamma(shape=stats.gamma(2), rate=stats.gamma(2)),
+            {"shape": ("shape", "", False), "rate": ("rate", "", False)},
+        ),
+        (Bernoulli(p=stats.uniform()), {"p": ("share", "", True)}),
+        (
+            LogNormal(log_mean=stats.norm(3, 1), log_sd=stats.halfnorm()),
+            {"log_mean": ("average of the logarithm", "", False), "log_sd": ("spread of the logarithm", "", False)},
+        ),
+    ],
+)
+def test_an_unknown_has_a_unit_only_where_it_is_in_the_unit_of_the_answers(population, said):
+    survey = Survey(population, guarantee=PureDP(2), n_particles=20)
+    told = unknowns(survey._engine, survey._engine.begin(), WORDS)
+    assert {name: (one["words"], one["unit"], one["share"]) for name, one in told.items()} == said

@@ -65,6 +65,37 @@ def test_a_pool_that_empties_slowly_is_filled_anew_and_not_widened(place):
     assert crowd.wanted == 32
 
 
+def test_a_crowd_is_noticed_however_few_were_left_before(place):
+    """The learner fills its own pool up between two looks; a pool that is drained again and again must grow."""
+    store, learner, crowd, _ = place
+    with Desk(store) as desk:
+        looked(store, crowd)
+        for count in (7, 11):  # as many as the pool can stand
+            for _ in range(count):
+                desk.ask(wait=0)
+            looked(store, crowd)
+            learner.step()
+        assert crowd.wanted == POOL
+        for _ in range(3):
+            drained(desk)
+            looked(store, crowd)
+            learner.step()
+    assert crowd.wanted == 8 * POOL
+
+
+def test_sixteen_at_a_time_are_no_crowd(place):
+    """As many as the pool holds, half of them between two looks: each gets a question of their own."""
+    store, learner, crowd, now = place
+    with Desk(store) as desk:
+        for _ in range(20):
+            looked(store, crowd)
+            learner.step()
+            for _ in range(POOL // 2):
+                desk.ask(wait=0)
+            now[0] += 0.05
+    assert crowd.wanted == POOL
+
+
 def test_answers_to_copies_count_and_replay(place):
     store, learner, crowd, _ = place
     looked(store, crowd)

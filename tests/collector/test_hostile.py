@@ -15,7 +15,7 @@ from noisewise.collector.desk import Desk
 from noisewise.collector.export import export
 from noisewise.collector.learner import Learner, replay
 from noisewise.collector.store import create, open_store
-from noisewise.errors import InvalidArgument, SurveyError
+from noisewise.errors import InvalidArgument, NoisewiseError, SurveyError
 
 FIXED = nw.Query.cells([40, 60], guarantee=nw.PureDP(2))
 
@@ -244,3 +244,27 @@ def test_a_survey_that_allows_for_lies_is_kept_and_replayed(tmp_path):
             learner.step()
     assert np.isfinite(learner.posterior().mean["lies.top"])
     assert bits(replay(open_store(where))) == bits(caught_up(learner).state)
+
+
+def test_a_log_whose_lines_were_repeated_is_refused_and_not_counted_twice(tmp_path):
+    """By whoever can write the file: an answer twice, and the whole log ten times over."""
+    where = sqlite_path(tmp_path)
+    store = new_store(where)
+    learner = Learner(store)
+    learner.step()
+    with Desk(store) as desk:
+        for k in range(5):
+            visit(desk, generator(k))
+    with store.session() as session:
+        lines = store.lines(session)
+        (answer, *_) = [line for line in lines if line.kind == "answered"]
+        session.run("INSERT INTO log VALUES (?, ?, ?, ?)", len(lines) + 1, *answer[1:])
+    for read in (Learner(store).step, lambda: replay(store), lambda: export(store)):
+        with pytest.raises(NoisewiseError, match=f"Line {len(lines) + 1} of this survey's log"):
+            read()
+    with store.session() as session:
+        session.run("DELETE FROM log WHERE position = ?", len(lines) + 1)
+        for place in range(len(lines), 10 * len(lines)):
+            session.run("INSERT INTO log VALUES (?, ?, ?, ?)", place + 1, *lines[place % len(lines)][1:])
+    with pytest.raises(SurveyError, match="The log holds 50 answers, but 5 queries were answered"):
+        export(store)

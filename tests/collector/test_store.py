@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sqlite3
 import stat
@@ -24,6 +25,7 @@ from collecting import (
 )
 
 import noisewise as nw
+from noisewise.collector import database as room
 from noisewise.collector.desk import Desk
 from noisewise.collector.learner import Learner, replay
 from noisewise.collector.store import Session, create, open_store
@@ -121,9 +123,9 @@ def test_what_waits_is_committed_together(places):
     commits = []
 
     class Counting(Session):
-        def run(self, statement, *parameters):
+        def _sent(self, statement, parameters):
             commits.extend([statement] if statement == "COMMIT" else [])
-            super().run(statement, *parameters)
+            return super()._sent(statement, parameters)
 
     desk = Desk(store)
     with pytest.MonkeyPatch.context() as patch:
@@ -263,12 +265,13 @@ def test_a_lost_connection_is_opened_again_and_the_answer_counted_once(places):
     class Failing(Session):
         left = 2
 
-        def run(self, statement, *parameters):
-            super().run(statement, *parameters)
+        def _sent(self, statement, parameters):
+            found = super()._sent(statement, parameters)
             if statement == "COMMIT" and Failing.left:  # committed, and nobody was told
                 Failing.left -= 1
                 self.connection.close()
                 raise failures[0]("the connection is lost")
+            return found
 
     with pytest.MonkeyPatch.context() as patch:
         desk = Desk(store)
@@ -332,7 +335,7 @@ def test_a_file_is_its_owner_s_and_every_commit_is_flushed(tmp_path):
 
 
 def test_a_password_is_not_repeated():
-    from noisewise.collector.store import _without_password
+    from noisewise.collector.database import _without_password
 
     assert _without_password("postgresql://me:secret@host/db?x=1") == "postgresql://me@host/db?x=1"
     assert _without_password("postgresql:///db") == "postgresql:///db"
@@ -370,3 +373,111 @@ def test_writers_of_a_file_stand_in_line(tmp_path):
     os.mkdir(f"{path}.line")  # so no line can be opened
     with Desk(store) as desk:
         assert desk.ask(wait=0).id
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    monkeypatch.setattr(room, "WAIT_SECONDS", 0.3)
+
+
+def held_up(store, ask):
+    """What is said to whoever asks while another writer stands in the middle of a transaction."""
+    with store.session() as other, other.transaction(), pytest.raises(SurveyError) as refusal:
+        ask()
+    return refusal.value
+
+
+def test_a_writer_that_hangs_is_named_after_a_while_and_the_others_go_on_when_it_is_gone(places, impatient):
+    store = new_store(places())
+    learner = Learner(store)
+    learner.step()
+    with Desk(store) as desk:
+        begun = time.monotonic()
+        refusal = held_up(store, desk.ask)
+        assert 0.3 <= time.monotonic() - begun < 20
+        assert refusal.fields["reason"] == "held"
+        assert "is held by another process" in str(refusal)
+        assert "Nothing was changed" in str(refusal)
+        query, value, receipt = visit(desk, generator(6))  # the desk is as good as before
+        assert receipt.is_counted
+        assert held_up(store, lambda: desk.answer(query.id, value)).fields["reason"] == "held"
+        assert desk.answer(query.id, value) == receipt
+    assert answered_lines(store) == [(query.id, value)]
+    caught_up(learner)
+
+
+def test_a_learner_outlives_a_writer_that_hangs(places, impatient):
+    store = new_store(places())
+    learner, stop = Learner(store), threading.Event()
+    following = threading.Thread(target=learner.run, args=(stop.is_set,))
+    with store.session() as other, other.transaction():
+        following.start()
+        time.sleep(1.0)
+        assert following.is_alive()
+    until = time.monotonic() + 30
+    while store.standing().pooled == 0 and time.monotonic() < until:
+        time.sleep(0.02)
+    assert store.standing().pooled == learner.pool
+    stop.set()
+    following.join()
+
+
+def test_whoever_left_the_line_of_a_file_gives_on_the_turn_that_comes_late(tmp_path, impatient):
+    store = new_store(sqlite_path(tmp_path))
+    Learner(store).step()
+    with Desk(store) as desk:
+        with store.session() as other, other.transaction():
+            for _ in range(3):
+                with pytest.raises(SurveyError, match="held"):
+                    desk.done(desk.hand_out)
+        until = time.monotonic() + 30
+        while any(thread.name == "survey-line" for thread in threading.enumerate()) and time.monotonic() < until:
+            time.sleep(0.02)
+        assert not any(thread.name == "survey-line" for thread in threading.enumerate())
+        visit(desk, generator(7))
+
+
+def test_a_program_that_holds_the_file_without_standing_in_line_is_named_too(tmp_path, impatient):
+    where = sqlite_path(tmp_path)
+    store = new_store(where)
+    Learner(store).step()
+    with Desk(store) as desk:
+        stranger = sqlite3.connect(where, isolation_level=None)
+        stranger.execute("BEGIN IMMEDIATE")
+        begun = time.monotonic()
+        with pytest.raises(SurveyError, match="held by another process"):
+            desk.ask()
+        assert time.monotonic() - begun < 20  # waited once, not again and again
+        stranger.execute("ROLLBACK")
+        stranger.close()
+        visit(desk, generator(8))
+
+
+def test_a_visit_asks_a_far_away_database_six_times_and_a_refill_holds_nobody_up(monkeypatch):
+    """PostgreSQL: statements that give nothing travel with the next that gives something."""
+    with postgres() as url:
+        store, sent = new_store(fresh_database(url)), []
+        learner = Learner(store)
+        learner.step()
+        together = store.database.together
+        counting = dataclasses.replace(
+            store.database, together=lambda *given: (sent.append(len(given[1])), together(*given))[1]
+        )
+        monkeypatch.setattr(store, "database", counting)
+        with Desk(store) as desk:
+            visit(desk, generator(9))
+        # Asked: begin and head; the query; log, head and commit. Answered: the same.
+        assert sent == [2, 1, 3, 2, 1, 4]
+        sent.clear()
+        with store.session() as other, other.transaction():  # someone appends, and takes long
+            begun = time.monotonic()
+            assert learner.step() == 2
+            assert time.monotonic() - begun < 20
+        assert store.standing().pooled == learner.pool
+        assert len(sent) <= 9  # its own, and two of the other's
+
+
+def test_nothing_is_appended_aside(tmp_path):
+    store = new_store(sqlite_path(tmp_path))
+    with store.session() as session, session.transaction(is_aside=True), pytest.raises(AssertionError):
+        session.append("expired", 0, None)

@@ -76,7 +76,9 @@ def test_a_query_goes_out_signed_and_an_answer_counts_once(place, rng):
     assert first.status_code == 200
     assert first.json()["counted"] is True
     assert answered(place, query.id, value).json() == first.json()
-    assert answered(place, query.id, value + 1).json() == first.json()  # the first answer stays
+    other = answered(place, query.id, value + 1)  # of another device, say: the first answer stays, and this one is told
+    assert (other.status_code, other.json()) == (200, {"receipt": "", "counted": False})
+    assert answered(place, query.id, value).json() == first.json()
     assert [one for one in answered_lines(place.store) if one[0] == query.id] == [(query.id, value)]
 
 

@@ -92,7 +92,10 @@ def test_skewed_incomes_under_a_normal_are_flagged_and_the_log_normal_wins(rng):
 
 
 def test_a_check_without_anything_to_check_says_so():
-    assert str(survey(explore=0).fit).startswith("The fit cannot be checked: 0 answers")
+    assert "cannot be checked yet: that takes answers to a fixed wide question" in str(survey(explore=0).fit)
+    few, narrow = FitCheck((0.0, 1.0), (3, 4, 5), (), None), FitCheck((0.0,), (30, 40), (), None)
+    assert str(few) == "The fit cannot be checked yet: 12 of the 30 answers to a fixed wide question came."
+    assert "has 2 cells, which is too few" in str(narrow)
     assert FitCheck((0.0,), (3, 4), (), None).is_surprising is False
 
 

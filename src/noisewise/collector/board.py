@@ -124,12 +124,12 @@ class Board:
 
     def write(self, name: str, body: str, *, is_durable: bool = True) -> None:
         """Put something under a name, in place of what stands there; what can be made again need not be durable."""
-        with self.store.session(is_durable=is_durable) as session, session.transaction():
+        with self.store.session(is_durable=is_durable) as session, session.transaction(is_aside=True):
             write(session, name, body)
 
     def settle(self, name: str, body: str) -> str:
         """Put something under a name unless there is something already; what stands there in the end."""
-        with self.store.session() as session, session.transaction():
+        with self.store.session() as session, session.transaction(is_aside=True):
             session.run("INSERT INTO board VALUES (?, ?) ON CONFLICT (name) DO NOTHING", name, body)
             return str(session.rows("SELECT body FROM board WHERE name = ?", name)[0][0])
 
@@ -173,7 +173,7 @@ def invite(store: Store, count: int) -> list[str]:
     if not 1 <= count <= MOST_INVITATIONS:
         raise InvalidArgument(f"Make 1 to {MOST_INVITATIONS} invitations at a time.", argument="count")
     made = [secrets.token_urlsafe(18) for _ in range(count)]
-    with store.session() as session, session.transaction():
+    with store.session() as session, session.transaction(is_aside=True):
         for hash in sorted(_digest("invitation", one) for one in made):  # the order tells nothing
             session.run("INSERT INTO invitations VALUES (?, 0, NULL)", hash)
     return made

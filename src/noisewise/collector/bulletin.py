@@ -15,7 +15,7 @@ from json import dumps, loads
 
 import numpy as np
 
-from noisewise.collector.board import Board, Words
+from noisewise.collector.board import Board, ColumnWords, Words
 from noisewise.collector.learner import Learner
 from noisewise.collector.store import Store
 from noisewise.errors import NoisewiseError
@@ -36,6 +36,21 @@ LONGEST_COURSE = 240
 PACE_SECONDS, PACE_MINUTES = 1.0, 30
 GRID, DRAWS = 160, 200
 LEVELS = (0.05, 0.5, 0.95)
+PLAIN = {  # what people call a parameter, and whether it is told in the unit of the answers; others keep their names
+    "mean": ("average", True),
+    "sd": ("spread between people (standard deviation)", True),
+    "loc": ("centre", True),
+    "scale": ("spread between people", True),
+    "low": ("lowest value", True),
+    "high": ("highest value", True),
+    "width": ("width", True),
+    "log_mean": ("average of the logarithm", False),
+    "log_sd": ("spread of the logarithm", False),
+    "p": ("share", False),
+    "shape": ("shape", False),
+    "rate": ("rate", False),
+    "poisson rate": ("average", True),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +112,16 @@ class Bulletin:
             "sd": {name: sd for name, (_, sd) in moments.items()},
             "intervals": ranges,
             "course": self._course,
+            "unknowns": unknowns(engine, state, self.words),
             "fitted": [self._worded(one) for one in fitted(engine, state)],
             "asking": self._asking(),
-            "fit": {"words": str(fit), "counts": list(fit.counts), "expected": list(fit.expected)},
+            "fit": {
+                "words": str(fit),
+                "counts": list(fit.counts),
+                "expected": list(fit.expected),
+                "edges": list(fit.edges),
+                "unit": self.words.about(fit.column).unit,
+            },
             "close": self.words.close,
             "forecast": self._forecast(engine, state),
         }
@@ -164,6 +186,27 @@ def intervals(engine: Engine, state: State) -> dict[str, list[float]]:
     values = engine.target.parameters(state.particles.position).values()
     columns = np.concatenate([np.reshape(value, (len(weight), -1)) for value in values], axis=1)
     return dict(zip(engine.told(state), map(_quantiles(weight), columns.T), strict=True))
+
+
+def unknowns(engine: Engine, state: State, words: Words) -> dict[str, Plain]:
+    """Each unknown in words that people know, with its unit, by its name as `Engine.told` has it."""
+    found: dict[str, Plain] = {}
+    for part in engine.law.parts.values():
+        own, before = words.about(part.column), "" if part.column is None else f"{part.column}."
+        about = "" if part.column is None else words.columns.get(part.column, ColumnWords()).question or part.column
+        if part.levels is not None:
+            named = {f"{before}p[{level}]": own.levels.get(str(level), str(level)) for level in part.levels}
+            found |= {name: _unknown(f"share: {level}", about, is_share=True) for name, level in named.items()}
+            continue
+        population = part.honest.population
+        for name in population.free:
+            plain, has_unit = PLAIN.get(f"{population.distribution.name} {name}", PLAIN.get(name, (name, False)))
+            found[f"{before}{name}"] = _unknown(plain, about, own.unit if has_unit else "", is_share=name == "p")
+    return {name: found.get(name, _unknown(name, "")) for name in engine.told(state)}
+
+
+def _unknown(words: str, about: str, unit: str = "", *, is_share: bool = False) -> Plain:
+    return {"words": words, "about": about, "unit": unit, "share": is_share}
 
 
 def _quantiles(weight: Floats) -> Callable[[Floats], list[float]]:

@@ -2,7 +2,8 @@
 
 A query that waits in the pool was designed before the answers that come meanwhile, so the pool is small as long as
 people come one by one (`learner.POOL`). A crowd would drain it faster than the learner designs. Then the pool grows,
-doubled when half of it went from one look to the next, halved when it lasts for seconds. Its queries are copies, under
+doubled when three quarters of it went from one look to the next, halved when it lasts for seconds. Its queries are
+copies, under
 ids of their own, of the few questions that were designed last; whenever half are gone, copies of newer ones take the
 place of all. What this costs is some precision, since many answer before anybody has learnt from them, never
 correctness: the posterior is that of the questions as they were asked.
@@ -25,6 +26,7 @@ from noisewise.online.survey import planned_query
 __all__ = ["Crowd"]
 
 LARGEST = 512
+STALE = 1.1  # times as many answers learnt as when the pool was filled
 CALM_SECONDS = 2.0
 FRESH = 8  # questions that are designed for one filling
 MOST_BEHIND = 4096  # lines of the log
@@ -36,6 +38,7 @@ class Crowd:
     def __init__(self, learner: Learner, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.learner, self.wanted, self._clock = learner, POOL, clock
         self._stood, self._filled = 0, clock()  # how many the last look left, and when copies were last put in
+        self._learnt = 0  # answers when they were
 
     @property
     def lines(self) -> int:
@@ -47,8 +50,9 @@ class Crowd:
         ((pooled,),) = session.rows("SELECT count(*) FROM queries WHERE state = 'pooled'")
         ((position, closed),) = session.rows("SELECT position, closed FROM head")
         now, left, before = self._clock(), int(pooled), self.wanted
-        gone, self._stood = self._stood - left, left
-        if 2 * gone >= before:
+        # The learner's step after each look fills up to its own pool, so at least so many stood there.
+        gone, self._stood = self._stood - left, max(left, POOL)
+        if 4 * gone >= 3 * before:
             self.wanted = min(2 * before, LARGEST)
         elif now > self._filled + CALM_SECONDS:
             self.wanted = max(before // 2, POOL)
@@ -58,11 +62,23 @@ class Crowd:
             self._replace(session)
             self._stood, self._filled = self.wanted, now
 
+    def freshen(self, session: Session) -> None:
+        """After a step of the learner: questions designed when much less was known make place for better ones.
+
+        At the start a few hundred answers change everything, so a crowd's pool is filled anew after every step; when
+        thousands are learnt it lasts until half of it is gone.
+        """
+        is_stale = self.learner.state.answers > STALE * self._learnt
+        if self.wanted > POOL and is_stale and not int(session.rows("SELECT closed FROM head")[0][0]):
+            self._replace(session)
+            self._stood, self._filled = self.wanted, self._clock()
+
     def _replace(self, session: Session) -> None:
         """Take back what nobody was given, and put copies of fresh questions in its place."""
         engine, state, name = self.learner.engine, self.learner.state, self.learner.store.name
         ((last,),) = session.rows("SELECT max(number) FROM queries")
         first = 0 if last is None else int(last) + 1
+        self._learnt = state.answers
         designed = [planned_query(engine, state, first + k, "") for k in range(FRESH)]
         plain = [query.to_dict() for query in designed]
         rows: list[object] = []  # written outside the transaction, so that nobody waits for it
@@ -70,6 +86,6 @@ class Crowd:
             label = f"{name}-{uuid.uuid4().hex[:16]}-{first + place}"
             rows += [first + place, label, dumps({**plain[place % FRESH], "id": label})]
         places = ", ".join(["(?, ?, ?, 'pooled', NULL, NULL)"] * self.wanted)
-        with session.transaction():
+        with session.transaction(is_aside=True):
             session.run("DELETE FROM queries WHERE state = 'pooled'")
             session.run(f"INSERT INTO queries VALUES {places} ON CONFLICT DO NOTHING", *rows)

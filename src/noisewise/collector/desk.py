@@ -12,6 +12,7 @@ a query that was handed out to nobody expires.
 
 from __future__ import annotations
 
+import hashlib
 import queue
 import secrets
 import threading
@@ -37,13 +38,18 @@ MOST_TOGETHER = 500
 MOST_QUESTIONS = 2000  # that a worker remembers
 ATTEMPTS = 6
 PAUSE_SECONDS = 0.02
+NONCE, MARK = 24, 16  # hexadecimal digits of a receipt
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """That an answer is on disk and counts; a repeat gets the first one's again."""
+    """That an answer is on disk and counts; a repeat gets the first one's again.
+
+    Another value for the same query, as from a second device with the same invitation, is no repeat: it is not counted,
+    and has no receipt.
+    """
 
     receipt: str
     is_counted: bool
@@ -213,6 +219,9 @@ class Desk:
                     outcomes = [(act.tell, act.tried(session)) for act in acts]
                 told(outcomes)
                 return session
+            except SurveyError as error:  # another writer held the store for too long; nothing was begun
+                told((act.tell, partial(act.fail, error)) for act in acts)
+                return session
             except self.store.database.failures as error:
                 problem = error
                 if session is not None:
@@ -253,11 +262,11 @@ class Desk:
         text, state, receipt, number = _asked(session, id)
         check_reach(Answer(self._like(text), value), "This query")
         if state == "answered":
-            return Receipt(receipt, True)
+            return Receipt(receipt, True) if _is_receipt_of(receipt, value) else Receipt("", False)
         session.check_open()
         if state == "withdrawn":
             raise SurveyError("This query was withdrawn. Nothing was learnt.", reason="withdrawn")
-        token = secrets.token_hex(16)
+        token = _receipt_of(value)
         session.run(
             "UPDATE queries SET state = 'answered', receipt = ?, asked_at = NULL WHERE number = ?", token, number
         )
@@ -273,6 +282,17 @@ class Desk:
                 self._questions.clear()
             found = self._questions[question] = Query.from_dict(loads(text))
         return found
+
+
+def _receipt_of(value: int, nonce: str | None = None) -> str:
+    """A receipt that nobody can guess, by which a repeat is told from another value."""
+    nonce = secrets.token_hex(NONCE // 2) if nonce is None else nonce
+    return nonce + hashlib.sha256(f"{nonce} {value}".encode()).hexdigest()[:MARK]
+
+
+def _is_receipt_of(receipt: str, value: int) -> bool:
+    """Whether this receipt was given for this value; of one by an older version nobody knows, and it is."""
+    return len(receipt) != NONCE + MARK or receipt == _receipt_of(value, receipt[:NONCE])
 
 
 def _asked(session: Session, id: str) -> tuple[str, str, str, int]:

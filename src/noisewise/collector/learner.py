@@ -31,7 +31,7 @@ from json import dumps, loads
 import numpy as np
 
 from noisewise.collector.store import Line, Session, Store, close
-from noisewise.errors import Unsupported
+from noisewise.errors import NoisewiseError, SurveyError, Unsupported
 from noisewise.inference.archive import DAMAGED
 from noisewise.inference.posterior import Posterior
 from noisewise.online.answers import Answers
@@ -101,7 +101,9 @@ class Learner:
         return len(lines)
 
     def _refill(self, session: Session) -> None:
-        pooled, last = session.rows("SELECT count(*) FILTER (WHERE state = 'pooled'), max(number) FROM queries")[0]
+        # Two questions, for each of which there is an index; one over all queries takes ever longer.
+        ((pooled,),) = session.rows("SELECT count(*) FROM queries WHERE state = 'pooled'")
+        ((last,),) = session.rows("SELECT max(number) FROM queries")
         first = 0 if last is None else int(last) + 1
         queries = []
         self.problem = None
@@ -114,7 +116,7 @@ class Learner:
                 break
         if not queries:
             return
-        with session.transaction():
+        with session.transaction(is_aside=True):
             for number, query in queries if not session.is_closed else ():
                 session.run(
                     "INSERT INTO queries VALUES (?, ?, ?, 'pooled', NULL, NULL) ON CONFLICT DO NOTHING",
@@ -125,7 +127,7 @@ class Learner:
 
     def snapshot(self, session: Session) -> None:
         """Keep what is known, and the last one before it."""
-        with session.transaction():
+        with session.transaction(is_aside=True):
             session.run(
                 "INSERT INTO snapshots VALUES (?, ?) ON CONFLICT (position) DO UPDATE SET state = excluded.state",
                 self.position,
@@ -140,7 +142,8 @@ class Learner:
     def run(self, until: Callable[[], bool]) -> None:
         """Follow the log until told to stop; a lost connection is opened again, as soon as there is a database."""
         while not until():
-            with suppress(*self.store.database.failures), closing(Session(self.store.database)) as session:
+            # The first of them: held by another writer for too long.
+            with suppress(SurveyError, *self.store.database.failures), closing(Session(self.store.database)) as session:
                 while not until():
                     if not self.learn(session):
                         time.sleep(IDLE_SECONDS)
@@ -167,6 +170,11 @@ def answers_of(lines: Iterable[Line], questions: dict[int, Question]) -> Iterato
         if line.kind == ASKED and line.number is not None:
             questions[line.number] = question_of(Query.from_dict(loads(line.body or "")))
         elif line.kind == ANSWERED and line.number is not None:
+            if line.number not in questions:
+                raise NoisewiseError(
+                    f"Line {line.position} of this survey's log answers a query that was not asked, or was answered "
+                    "before: the store was damaged or changed. Take it back from a backup. Nothing was learnt from it."
+                )
             yield questions.pop(line.number), int(line.body or "")
 
 

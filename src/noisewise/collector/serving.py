@@ -172,6 +172,7 @@ def follow(where: str, until: Callable[[], bool]) -> None:
                 while not until():
                     crowd.look(session)
                     lines = learner.learn(session, most=crowd.lines)
+                    crowd.freshen(session)
                     bulletin.look(is_closed=_is_closed(session))
                     if time.monotonic() > expired + EXPIRE_SECONDS:
                         expired = time.monotonic()

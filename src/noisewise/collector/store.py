@@ -17,37 +17,28 @@ A sequence would not do, because a transaction that took number 7 may commit aft
 act is reported before its transaction is committed. What can be made again (pool, picture, snapshots) is written by a
 session that does not wait for the disk: a write-ahead log is flushed in order, so the next act that is reported takes
 everything before it to the disk with it. One database (or schema, by `search_path`) holds one survey.
-
-**Writers of a SQLite file stand in line** at a lock of the operating system (a file beside it, `.line`), which wakes
-the next one at once; SQLite alone would let them sleep and try again. What keeps them apart is SQLite's own lock.
 """
 
 from __future__ import annotations
 
 import os
-import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from functools import cached_property
 from json import dumps, loads
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from noisewise.errors import InvalidArgument, NoisewiseError, SurveyError
-from noisewise.files import OWN, checked_path
+from noisewise.collector.database import Database, Row, Rows, Statement, database_at
+from noisewise.errors import InvalidArgument, SurveyError
 from noisewise.online.engine import Engine
 from noisewise.online.log import CLOSED
 from noisewise.online.store import settings_from_dict, settings_to_dict
 from noisewise.online.survey import Survey
-from noisewise.printable import printable
 
-__all__ = ["Connection", "Line", "Standing", "Store", "close", "create", "open_store"]
+__all__ = ["Line", "Standing", "Store", "close", "create", "open_store"]
 
 FORMAT = "noisewise-survey-store/1"
-WAIT_SECONDS = 60.0
 LAST = 2**62
-LINE = ".line"  # beside the file: where its writers wait
-POSTGRES = ("postgresql://", "postgres://")
 TABLES = (
     "CREATE TABLE survey (format TEXT NOT NULL, name TEXT NOT NULL, settings TEXT NOT NULL, entropy TEXT NOT NULL, "
     "simulated INTEGER NOT NULL)",
@@ -58,33 +49,6 @@ TABLES = (
     "CREATE INDEX queries_by_state ON queries (state, number)",
     "CREATE TABLE snapshots (position BIGINT PRIMARY KEY, state BYTEA NOT NULL)",
 )
-Row = tuple[object, ...]
-
-
-class Rows(Protocol):
-    """What a statement found."""
-
-    def fetchall(self) -> list[tuple[Any, ...]]: ...
-
-
-class Connection(Protocol):
-    """A connection to either database, without transactions of its own making."""
-
-    def execute(self, statement: str, parameters: Row = ..., /) -> Rows: ...
-    def close(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Database:
-    """What differs between SQLite and PostgreSQL."""
-
-    connect: Callable[[bool], Connection]  # whether a commit waits for the disk
-    line: Callable[[], AbstractContextManager[None]]  # where writers wait for each other
-    begin: str
-    hold: str  # of the head's row, so that no other transaction can overtake
-    mark: str  # of a parameter
-    skip: str  # rows that others hold
-    failures: tuple[type[Exception], ...]  # of the connection: try again on a new one
 
 
 class Line(NamedTuple):
@@ -112,31 +76,51 @@ class Session:
     def __init__(self, database: Database, *, is_durable: bool = True) -> None:
         self.database, self.connection = database, database.connect(is_durable)
         self.position, self.is_closed = 0, False  # of the log, inside a transaction
+        self._waiting: list[Statement] | None = None  # inside a transaction: what goes with the next that gives rows
+        self._is_aside = False
 
     def rows(self, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
         """Every row of a statement that gives rows."""
-        return self.connection.execute(statement.replace("?", self.database.mark), parameters).fetchall()
+        return self._sent(statement, parameters).fetchall()
 
     def run(self, statement: str, *parameters: object) -> None:
-        """A statement that gives none."""
-        self.connection.execute(statement.replace("?", self.database.mark), parameters)
+        """A statement that gives none; inside a transaction it waits for the next that gives some, or for the end."""
+        if self._waiting is None:
+            self._sent(statement, parameters)
+        else:
+            self._waiting.append((statement.replace("?", self.database.mark), parameters))
+
+    def _sent(self, statement: str, parameters: Row) -> Rows:
+        """This statement with all that wait: a database that is far away is then asked once."""
+        waiting = [*(self._waiting or ()), (statement.replace("?", self.database.mark), parameters)]
+        if self._waiting:
+            self._waiting = []
+        return self.database.together(self.connection, waiting)
 
     @contextmanager
-    def transaction(self) -> Iterator[Session]:
-        """All or nothing, and in the order of commits: `position` and `is_closed` are true until the commit."""
+    def transaction(self, *, is_aside: bool = False) -> Iterator[Session]:
+        """All or nothing, and in the order of commits: `position` and `is_closed` are true until the commit.
+
+        `is_aside`: for what is not in the log (pool, snapshots, board). In PostgreSQL it makes nobody wait who appends;
+        nothing can be appended in it, and somebody may close the survey before it ends.
+        """
         with self.database.line():
-            self.run(self.database.begin)
+            self._waiting, self._is_aside = [(self.database.begin, ())], is_aside
             try:
-                (position, closed), *_ = self.rows(f"SELECT position, closed FROM head{self.database.hold}")
+                hold = "" if is_aside else self.database.hold
+                (position, closed), *_ = self.rows(f"SELECT position, closed FROM head{hold}")
                 before = self.position, self.is_closed = int(position), bool(int(closed))
                 yield self
                 if (self.position, self.is_closed) != before:
                     self.run("UPDATE head SET position = ?, closed = ?", self.position, int(self.is_closed))
-                self.run("COMMIT")
+                self._sent("COMMIT", ())
             except BaseException:
+                self._waiting = None
                 with suppress(*self.database.failures):
                     self.run("ROLLBACK")
                 raise
+            finally:
+                self._waiting = None
 
     def check_open(self) -> None:
         """Inside a transaction, before anything is written."""
@@ -145,6 +129,7 @@ class Session:
 
     def append(self, kind: str, number: int | None, body: str | None) -> int:
         """One more line, inside a transaction; its position."""
+        assert not self._is_aside
         self.check_open()
         self.position += 1
         self.run("INSERT INTO log VALUES (?, ?, ?, ?)", self.position, kind, number, body)
@@ -226,7 +211,7 @@ def close(session: Session) -> None:
 
 def open_store(where: str | os.PathLike[str]) -> Store:
     """A store that exists, by the path of its file or its URL."""
-    database, shown = _database(where, is_new=False)
+    database, shown = database_at(where, is_new=False)
     return Store(database, shown)
 
 
@@ -246,7 +231,7 @@ def create(where: str | os.PathLike[str], survey: Survey, *, simulated: bool = F
         str(survey._engine.entropy),
         int(simulated),
     )
-    database, shown = _database(where, is_new=True)
+    database, shown = database_at(where, is_new=True)
     with closing(Session(database)) as session:
         session.run("BEGIN")
         try:
@@ -264,70 +249,3 @@ def create(where: str | os.PathLike[str], survey: Survey, *, simulated: bool = F
                 reason="exists",
             ) from error
     return Store(database, shown)
-
-
-def _database(where: str | os.PathLike[str], *, is_new: bool) -> tuple[Database, str]:
-    if str(where).startswith(POSTGRES):
-        return _postgres(str(where)), _without_password(str(where))
-    path = checked_path(where).absolute()
-    shown = printable(path.name)
-    flags = os.O_RDWR | (os.O_CREAT | os.O_EXCL if is_new else 0)
-    try:
-        os.close(os.open(path, flags, OWN))
-    except OSError as error:
-        raise SurveyError(
-            f"The survey's store {shown!r} cannot be {'made' if is_new else 'opened'}: {error.strerror}.",
-            reason=str(error.strerror),
-        ) from None
-
-    def connect(is_durable: bool) -> Connection:
-        connection = sqlite3.connect(path, isolation_level=None, timeout=WAIT_SECONDS, check_same_thread=False)
-        flushing = "FULL" if is_durable else "NORMAL"
-        try:
-            for pragma in ("journal_mode=WAL", f"synchronous={flushing}", "trusted_schema=OFF"):
-                connection.execute(f"PRAGMA {pragma}").fetchall()
-        except sqlite3.Error:
-            connection.close()
-            raise
-        return connection
-
-    return Database(connect, lambda: _turn(f"{path}{LINE}"), "BEGIN IMMEDIATE", "", "?", "", (sqlite3.Error,)), shown
-
-
-@contextmanager
-def _turn(path: str) -> Iterator[None]:
-    """One's turn among the writers of a file; nobody waits where the system or the folder has no such lock."""
-    try:
-        import fcntl
-
-        place = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, OWN)
-    except (ImportError, OSError):
-        yield
-        return
-    try:
-        with suppress(OSError):
-            fcntl.flock(place, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(place)  # which gives the turn to the next
-
-
-def _postgres(url: str) -> Database:
-    try:
-        import psycopg
-    except ImportError:
-        raise NoisewiseError("A store in PostgreSQL needs psycopg: pip install 'noisewise[survey]'.") from None
-
-    def connect(is_durable: bool) -> Connection:
-        connection: Connection = psycopg.connect(url, autocommit=True, connect_timeout=10)
-        connection.execute(f"SET synchronous_commit = {'on' if is_durable else 'off'}")
-        return connection
-
-    failures = (psycopg.OperationalError, psycopg.InterfaceError)
-    return Database(connect, nullcontext, "BEGIN", " FOR UPDATE", "%s", " FOR UPDATE SKIP LOCKED", failures)
-
-
-def _without_password(url: str) -> str:
-    scheme, _, rest = url.partition("://")
-    person, at, place = rest.rpartition("@")
-    return f"{scheme}://{person.partition(':')[0]}{at}{place}"

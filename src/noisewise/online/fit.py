@@ -44,10 +44,17 @@ class FitCheck:
     def __str__(self) -> str:
         n = sum(self.counts)
         about = "" if self.column is None else f" about {self.column}"
+        if not self.edges:
+            return (
+                "The fit cannot be checked yet: that takes answers to a fixed wide question, which one person in ten "
+                "gets (explore=0.1) once enough have answered to lay it out."
+            )
+        if self.tail is None and n < FEWEST:
+            return f"The fit cannot be checked yet: {n} of the {FEWEST} answers to a fixed wide question{about} came."
         if self.tail is None:
             return (
-                f"The fit cannot be checked: {n} answers to a fixed wide question of {len(self.edges) + 1} cells. Ask "
-                f"with explore=0.1, and wait for {FEWEST} of them, of more cells than there are unknowns."
+                f"The fit cannot be checked: the fixed wide question{about} has {len(self.edges) + 1} cells, which is "
+                "too few for so many unknowns."
             )
         if self.is_surprising:
             return (
