@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from noisewise.point.laplace import LaplaceEstimator, laplace_estimator
     from noisewise.point.models import FiniteModel
     from noisewise.point.optimal import optimal_estimator
+    from noisewise.populations.correlation import LKJ
     from noisewise.populations.mixture import Mixture
     from noisewise.populations.multivariate import MultivariateNormal
     from noisewise.populations.population import (
@@ -109,6 +110,7 @@ __version__ = "0.1.0"
 IMPORTED_AT = time.time_ns()
 
 __all__ = [
+    "LKJ",
     "Answer",
     "ApproxDP",
     "Bernoulli",
