@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from noisewise.point.models import FiniteModel
     from noisewise.point.optimal import optimal_estimator
     from noisewise.populations.correlation import LKJ
+    from noisewise.populations.exponential_family import ExponentialFamily
     from noisewise.populations.mixture import Mixture
     from noisewise.populations.multivariate import MultivariateNormal
     from noisewise.populations.population import (
@@ -122,6 +123,7 @@ __all__ = [
     "DifferentRecords",
     "Estimator",
     "Exponential",
+    "ExponentialFamily",
     "FiniteModel",
     "Gamma",
     "GaussianDP",

@@ -172,6 +172,8 @@ def population_to_text(population: Written) -> str:
             return call_text("location_scale", [f"{base}({', '.join(map(number_text, law.standard))})"], parameters)
         return call_text("population", [base], parameters)
     name = "exponential" if isinstance(law, GammaLaw) and not law.has_shape else law.name
+    if name not in NAMED:
+        raise Unsupported(f"A law of one's own ({shown(name)}) is made of functions of Python, which no text can hold.")
     return call_text(name, [], parameters)
 
 
