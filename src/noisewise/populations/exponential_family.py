@@ -145,7 +145,7 @@ class ExponentialFamilyLaw:
                 place = len(mass) - np.searchsorted(rising, u, side="right")
             else:
                 place = np.searchsorted(rising, u * (1 - 1e-15))
-            return table.x[k][np.clip(place, 0, len(mass) - 1)]
+            return np.asarray(table.x[k][np.clip(place, 0, len(mass) - 1)])
         order = table.v[k][::-1] if is_upper else table.v[k]
         slope = -table.density[k] if is_upper else table.density[k]
         place = np.clip(np.searchsorted(rising, u) - 1, 0, len(mass) - 2)
@@ -220,12 +220,12 @@ class ExponentialFamilyLaw:
             return np.where(np.isfinite(found), found, -np.inf)
 
         v = np.broadcast_to(scan, (len(eta[0]), SCAN))
-        lost = None
-        for _ in range(6):  # narrower by turns, for a law that is a needle among the first places
+        lost = np.zeros(len(v), bool)
+        for turn in range(6):  # narrower by turns, for a law that is a needle among the first places
             seen = logs(v)
             top = seen.max(axis=1, keepdims=True)
             wanted = seen >= top - FALL
-            lost = wanted[:, [0, -1]].any(axis=1) if lost is None else lost  # mass as far as doubles go
+            lost = wanted[:, [0, -1]].any(axis=1) if turn == 0 else lost  # mass as far as doubles go
             first = np.maximum(wanted.argmax(axis=1) - 1, 0)
             last = np.minimum(SCAN - wanted[:, ::-1].argmax(axis=1), SCAN - 1)
             rows = np.arange(len(v))
