@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from noisewise.point.laplace import LaplaceEstimator, laplace_estimator
     from noisewise.point.models import FiniteModel
     from noisewise.point.optimal import optimal_estimator
+    from noisewise.populations.correlation import LKJ
+    from noisewise.populations.exponential_family import ExponentialFamily
     from noisewise.populations.mixture import Mixture
     from noisewise.populations.multivariate import MultivariateNormal
     from noisewise.populations.population import (
@@ -109,6 +111,7 @@ __version__ = "0.1.0"
 IMPORTED_AT = time.time_ns()
 
 __all__ = [
+    "LKJ",
     "Answer",
     "ApproxDP",
     "Bernoulli",
@@ -120,6 +123,7 @@ __all__ = [
     "DifferentRecords",
     "Estimator",
     "Exponential",
+    "ExponentialFamily",
     "FiniteModel",
     "Gamma",
     "GaussianDP",

@@ -77,7 +77,7 @@ def middle(belief: Belief) -> dict[str, Array]:
 
 def _covariance(population: AnyPopulation, known: Theta) -> Array:
     columns = np.concatenate(
-        [np.reshape(value, (len(value), -1))[:, : None if population.supports[name].size is None else -1]
+        [np.reshape(value, (len(value), -1))[:, : population.supports[name].unknowns]
          for name, value in ((name, known[name]) for name in population.free)], axis=1
     )  # fmt: skip
     columns = columns[np.isfinite(columns).all(axis=1)]

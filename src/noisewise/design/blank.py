@@ -13,7 +13,8 @@ from noisewise.planning import Plan
 from noisewise.printable import shown
 from noisewise.release import Release
 from noisewise.schema import Schema
-from noisewise.statistics import Moments, Records, SmallestEigenvalue
+from noisewise.statistics import Records
+from noisewise.statistics.protocol import no_population
 from noisewise.statistics.tables import refuse_tied
 
 
@@ -34,8 +35,8 @@ def checked_plan(plan: object) -> Plan:
         raise not_a_plan(plan)
     if plan.mechanism == "exponential":
         raise Unsupported(f"How much {plan.statistic} by the exponential mechanism would tell is not computed here.")
-    if isinstance(plan.statistic, Moments | SmallestEigenvalue):
-        raise Unsupported(f"A release of {plan.statistic.kind} is for a regression model, not for a population.")
+    if reason := plan.statistic.why_no_population():
+        raise no_population(plan.statistic.kind, reason)
     refuse_tied(plan.statistic)
     return plan
 

@@ -2,7 +2,8 @@
 
 Importance sampling with a falling temperature, as in `modes` but of any number of parameters and one hump: points of
 a t law (draws from the prior at first) are weighed by prior * likelihood^beta over their own density, beta as large as
-leaves a third of them effective; the next t law has their mean and covariance, until beta is 1. Proposals of that law
+leaves a third of them effective; the next t law has their mean and covariance, until beta is 1. Where that comes to no
+end, the t law starts from the curvature at the highest point (`ascent`). Proposals of that law
 are then accepted by their weights (`plane.accepted`). All of it asks for the density in batches, where a walk of a few
 chains asks step by step: of laws whose calls cost more than their rows it is many times faster.
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +24,7 @@ from scipy.special import gammaln, logsumexp
 
 from noisewise.errors import NoisewiseError
 from noisewise.inference.adapt import Progress
+from noisewise.inference.ascent import Climb, climbed, separate_starts
 from noisewise.inference.density import Density, ExactTarget
 from noisewise.inference.mesh import lay_mesh
 from noisewise.inference.modes import find_frames
@@ -33,6 +36,9 @@ __all__ = ["fitted_sample", "sample_beside_a_share"]
 FIRST_POINTS, POINTS, EFFECTIVE, ROUNDS = 2048, 1024, 0.3, 10
 PLANE_EVALUATIONS, TRIED, GOOD, POINTS_ON_LINE = 60_000, 400, 0.8, 129
 DEGREES, STRETCH = 5.0, 1.15
+FEW_PARAMETERS, THIN = 6, 5
+MOST_IDLE = 2  # rounds in which the temperature does not fall
+REFITS, NEAR_TOP, AS_HIGH, ELSEWHERE = 3, 0.05, 6.0, 4.0
 FEWEST = 50  # points with a density, of which a law may be fitted
 
 
@@ -66,13 +72,18 @@ def fitted_sample(
     progress: Progress | None = None,
     near: Density | None = None,
 ) -> PlaneDraws | None:
-    """Draws by proposals of a t law fitted to the density, or to one near it; None where none could be fitted."""
+    """Draws by proposals of a t law fitted to the density, or to one near it; None where none could be fitted.
+
+    Of more than a few parameters a t law of their shape is no close fit: then one draw of every THIN is kept.
+    """
     fit = _fitted(rng, density if near is None else near)
     if fit is None:
         return None
-    positions = fit.draw(rng, chains * (draws + BURN))
+    thin = 1 if len(fit.centre) <= FEW_PARAMETERS else THIN
+    positions = fit.draw(rng, chains * (thin * draws + BURN))
     log_proposal = fit.log_density(positions)
-    return accepted(rng, density, positions, log_proposal, chains=chains, draws=draws, progress=progress)
+    drawn = accepted(rng, density, positions, log_proposal, chains=chains, draws=thin * draws, progress=progress)
+    return drawn if thin == 1 else replace(drawn, positions=drawn.positions[:, ::thin])
 
 
 def sample_beside_a_share(
@@ -162,10 +173,14 @@ def _fitted(rng: np.random.Generator, density: Density) -> _Fit | None:
     points = points[np.isfinite(points).all(axis=1)]
     parts = density.parts(points)
     log_proposal = np.where(np.isfinite(parts[0]), parts[0], 0.0)
+    seen, highest, idle = [(points, parts.sum(axis=0))], 0.0, 0
     for _ in range(ROUNDS):
         beta, weights = _tempered(parts, log_proposal)
         if weights is None:
             return None
+        highest, idle = max(highest, beta), idle + 1 if beta <= highest else 0
+        if idle > MOST_IDLE:  # of many parameters a prior may be no t law at any temperature
+            break
         centre = weights @ points
         covariance = (weights * (points - centre).T) @ (points - centre)
         try:
@@ -174,9 +189,40 @@ def _fitted(rng: np.random.Generator, density: Density) -> _Fit | None:
         except np.linalg.LinAlgError:
             return None
         if beta == 1.0:
-            break
+            return fit
         points = fit.draw(rng, POINTS)
         log_proposal, parts = fit.log_density(points), density.parts(points)
+        seen.append((points, parts.sum(axis=0)))
+    return _fitted_at_top(rng, density, *map(np.concatenate, zip(*seen, strict=True)))
+
+
+def _fitted_at_top(rng: np.random.Generator, density: Density, points: Floats, values: Floats) -> _Fit | None:
+    """The t law of the curvature at the highest point that points lead to, and of what is near; None if not the one."""
+
+    widths = np.maximum(np.ptp(np.quantile(points, [0.16, 0.84], axis=0), axis=0) / 2, 1e-12)
+    values = np.where(np.isfinite(values), values, -np.inf)
+    none_held, climbs = np.zeros(points.shape[1], bool), list[Climb]()
+    for start in separate_starts(points, values, widths):
+        climbs.append(climbed(density, start, widths, none_held, known=climbs))
+    tops = [one for one in climbs if np.linalg.eigvalsh(one.information)[0] > 0 and one.distance(none_held) < NEAR_TOP]
+    if not tops:
+        return None
+    best = max(tops, key=lambda one: one.value)
+    away = [one.position - best.position for one in tops if best.value - one.value < AS_HIGH]
+    if any(float(one @ best.information @ one) > ELSEWHERE**2 for one in away):
+        return None  # another top of some height is elsewhere: one t law does not hold both
+    try:
+        fit = _Fit(best.position, np.linalg.cholesky(np.linalg.inv(best.information)))
+        for _ in range(REFITS):
+            near = fit.draw(rng, 2 * POINTS)
+            _, weights = _tempered(density.parts(near), fit.log_density(near))
+            if weights is None:
+                return None
+            centre = weights @ near
+            root = np.linalg.cholesky((weights * (near - centre).T) @ (near - centre))
+            fit = _Fit(centre, np.asarray(root, np.float64))
+    except np.linalg.LinAlgError:
+        return None
     return fit
 
 

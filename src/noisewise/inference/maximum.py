@@ -191,7 +191,9 @@ def _beside(position: Floats, line: Line, held: Bools) -> list[tuple[str, int, F
             is_bounded = np.isfinite(support.low) and np.isfinite(support.high)
             if np.isfinite(support.low) or np.isfinite(support.high):
                 ends = [(start, -BESIDE)] + ([(start, BESIDE)] if is_bounded else [])
-        else:  # a probability of 0; of the last, by which all others are measured, where all of these are large
+        elif (
+            support.is_simplex
+        ):  # a probability of 0; of the last, by which all others are measured, where all of these are large
             ends = [(start + j, -BESIDE) for j in range(size)]
             own = slice(start, start + size)
             largest = start + int(np.argmax(position[own]))

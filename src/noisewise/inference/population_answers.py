@@ -19,6 +19,7 @@ from noisewise.inference.units import ColumnUnits, column_units
 from noisewise.likelihood.record_points import unlisted_records
 from noisewise.populations.cleaned import row_moments
 from noisewise.populations.moments import scipy_moments_are_closed, scipy_quantiles_are_closed
+from noisewise.populations.multivariate import unknown_correlations
 from noisewise.populations.parameters import rows_of
 from noisewise.populations.population import AnyPopulation
 from noisewise.printable import shown
@@ -159,6 +160,8 @@ class RecordDraws:
         return ()
 
     def answers(self, asked: Asked) -> Iterable[Drawn]:
+        for first, second, values in unknown_correlations(self.population, self.theta):
+            yield Drawn("correlation", values, column=f"{first}, {second}")
         for condition in asked.conditions:
             names = condition.columns()
             if len(names) > 1 and names <= set(self.population.columns):

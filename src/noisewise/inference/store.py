@@ -132,8 +132,7 @@ def _check_numbers(found: Posterior) -> None:
         raise InvalidArgument("it does not hold draws of all its parameters.", argument="path")
     for name in told:
         values, support = found.draws[name], supports[name]
-        low, high = (0.0, 1.0) if support.size is not None else (support.low, support.high)
-        if np.any(values < low) or np.any(values > high):
+        if np.any(values < support.low) or np.any(values > support.high):
             raise InvalidArgument(f"its draws of {shown(name)} lie outside {support}.", argument="path")
     if found.moments is not None and not set(found.moments) >= set(told):
         raise InvalidArgument("its moments are not of all its parameters.", argument="path")

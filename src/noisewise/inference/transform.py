@@ -5,6 +5,7 @@ Each unknown parameter lives on an open interval or a simplex (`populations.para
     real line      u = theta                       half line     u = log(theta - low)
     interval       u = logit((theta - low)/(high - low))
     simplex of m   u_j = log(p_j / p_m), j < m     (additive log-ratio)
+    correlations   artanh of the canonical partial correlations (`populations.correlation`)
 
 and the density gains log |d theta / d u|. A walk on log theta without it targets another posterior.
 """
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import special
 
+from noisewise.populations.correlation import entries_of, factor_of, log_slope, partials_of
 from noisewise.populations.parameters import Array, Support, Theta
 
 
@@ -72,6 +74,8 @@ class Transform:
 
 
 def _forward(u: Array, support: Support) -> Array:
+    if support.order:
+        return entries_of(factor_of(np.tanh(u), support.order))
     if support.size is not None:
         return np.asarray(special.softmax(np.concatenate([u, np.zeros((len(u), 1))], axis=1), axis=1))
     u = u[:, 0]
@@ -87,6 +91,8 @@ def _forward(u: Array, support: Support) -> Array:
 
 def _backward(theta: Array, support: Support) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
+        if support.order:
+            return np.asarray(np.arctanh(partials_of(theta, support.order)))
         if support.size is not None:
             return np.asarray(np.log(theta[:, :-1]) - np.log(theta[:, -1:]))
         if np.isfinite(support.low) and np.isfinite(support.high):
@@ -99,6 +105,8 @@ def _backward(theta: Array, support: Support) -> Array:
 
 
 def _log_jacobian(u: Array, support: Support) -> Array:
+    if support.order:
+        return log_slope(u, support.order)
     if support.size is not None:
         padded = np.concatenate([u, np.zeros((len(u), 1))], axis=1)
         return np.asarray(special.log_softmax(padded, axis=1).sum(axis=1))

@@ -44,7 +44,8 @@ from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import AnyPopulation, Joint
 from noisewise.populations.simulator import Simulator
 from noisewise.release import NoisyValue
-from noisewise.statistics import Histogram, Marginals, Moments, SmallestEigenvalue, Sort
+from noisewise.statistics import Histogram, Marginals, Sort
+from noisewise.statistics.protocol import no_population
 from noisewise.statistics.tables import refuse_tied
 
 SMALL_N = 30  # up to here several sums of few records are worth a bank
@@ -198,8 +199,8 @@ def checked_releases(releases: object) -> tuple[NoisyValue, ...]:
     """One release or several, all of a kind that a population can be learnt from."""
     given = listed_releases(releases)
     for release in given:
-        if isinstance(release.statistic, SmallestEigenvalue | Moments):
-            raise Unsupported(f"A release of {release.statistic.kind} is for a regression model, not for a population.")
+        if reason := release.statistic.why_no_population():
+            raise no_population(release.statistic.kind, reason)
         refuse_tied(release.statistic)
     return given
 

@@ -122,8 +122,11 @@ class ModelBase:
         return tuple(
             label
             for name, support in self.supports.items()
-            for label in ([name] if support.size is None else [f"{name}[{j}]" for j in range(support.size - 1)])
+            for label in ([name] if support.size is None else self._coordinate_labels(name, support.unknowns))
         )
+
+    def _coordinate_labels(self, name: str, count: int) -> Sequence[str]:
+        return self.component_labels.get(name, [f"{name}[{j}]" for j in range(count)])[:count]
 
     @property
     def described(self) -> object:

@@ -30,6 +30,7 @@ from noisewise.likelihood.record_points import unlisted_records
 from noisewise.likelihood.size_prior import has_size_law
 from noisewise.models.base import InformationSettings, ModelBase
 from noisewise.planning import Plan, Simulable
+from noisewise.populations.multivariate import component_labels
 from noisewise.populations.parameters import Array, Support, Theta
 from noisewise.populations.population import AnyPopulation
 from noisewise.populations.presence import sample_present
@@ -64,6 +65,10 @@ class PopulationModel(ModelBase):
     @property
     def supports(self) -> Mapping[str, Support]:
         return self.population.supports
+
+    @property
+    def component_labels(self) -> Mapping[str, Sequence[str]]:
+        return component_labels(self.population)
 
     @property
     def methods(self) -> Methods[PopulationMethod]:

@@ -20,7 +20,7 @@ columns; a population known otherwise registers its own answers (`simulator`).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import singledispatch
 
 import numpy as np
@@ -30,9 +30,16 @@ from scipy import special
 from noisewise.errors import Unsupported
 from noisewise.populations.cells import column_cells
 from noisewise.populations.distribution import BernoulliLaw, CategoricalLaw
-from noisewise.populations.grids import weighted_points
+from noisewise.populations.grids import CHUNK, normal_points, row_chunks, weighted_points
 from noisewise.populations.multivariate import MultivariateNormal
 from noisewise.populations.nodes import Nodes, feature_moments, quantile_inside
+from noisewise.populations.normal_products import (
+    are_polynomials,
+    clamped_moments,
+    corrected,
+    far_rows,
+    polynomial_moments,
+)
 from noisewise.populations.parameters import Array, Theta, rows_of
 from noisewise.populations.population import AnyPopulation, Joint, Population
 from noisewise.populations.products import Term, expanded
@@ -104,11 +111,21 @@ def row_moments(
     used = attach(population, schema, _columns(features))
     scope = _scope(population, schema, used)
     terms = [expansion for expansion in map(expanded, features) if expansion is not None]
-    if len(terms) < len(features) or (isinstance(population, MultivariateNormal) and len(scope) > 1):
-        widest = max(len(f.columns() | g.columns()) for f in features for g in features)
-        if widest <= 2 < len(scope) and (isinstance(population, Joint) or schema.outside == "clamp"):
-            return _pairwise_moments(population, schema, features, theta)
-        return _point_moments(population, schema, features, scope, theta)
+    if len(terms) < len(features):
+        return _mixed_moments(population, schema, features, scope, theta)
+    return _product_moments(population, used, schema, terms, theta)
+
+
+@row_moments.register
+def _(population: MultivariateNormal, schema: Schema, features: Sequence[Feature], theta: Theta) -> tuple[Array, Array]:
+    """The same of columns that are normal together: closed for polynomials of them, as far as nobody is clamped."""
+    used = attach(population, schema, _columns(features))
+    scope = _scope(population, schema, used)
+    if len(scope) > 1 and are_polynomials(features):
+        return _polynomial_moments(population, schema, features, scope, theta)
+    terms = [expansion for expansion in map(expanded, features) if expansion is not None]
+    if len(scope) > 1 or len(terms) < len(features):
+        return _mixed_moments(population, schema, features, scope, theta)
     return _product_moments(population, used, schema, terms, theta)
 
 
@@ -330,6 +347,54 @@ def _scope(population: AnyPopulation, schema: Schema, columns: Iterable[str]) ->
     return sorted(names)
 
 
+def _mixed_moments(
+    population: AnyPopulation, schema: Schema, features: Sequence[Feature], scope: Sequence[str], theta: Theta
+) -> tuple[Array, Array]:
+    """Moments of features that mix columns: by pairs of columns where that is enough."""
+    if _widest(features) <= 2 < len(scope) and (isinstance(population, Joint) or schema.outside == "clamp"):
+        return _pairwise_moments(population, schema, features, theta)
+    return _point_moments(population, schema, features, scope, theta)
+
+
+def _widest(features: Sequence[Feature]) -> int:
+    """The most columns that two of these features read together."""
+    return max(len(f.columns() | g.columns()) for f in features for g in features)
+
+
+def _polynomial_moments(
+    population: MultivariateNormal, schema: Schema, features: Sequence[Feature], scope: Sequence[str], theta: Theta
+) -> tuple[Array, Array]:
+    """Moments of polynomials of normal columns: closed where no record reaches its bounds, else by points."""
+    is_far = far_rows(population, schema, scope, theta)
+    if is_far.all():
+        return polynomial_moments(population, features, scope, theta)
+    d = len(features)
+    mean, covariance = np.zeros((len(is_far), d)), np.zeros((len(is_far), d, d))
+    near: Callable[[MultivariateNormal, Schema, Sequence[Feature], Sequence[str], Theta], tuple[Array, Array]]
+    near = _mixed_moments
+    if schema.outside == "clamp" and len(scope) == 3:
+        near = clamped_moments
+    elif schema.outside == "clamp" and _widest(features) > 2:
+        near = _corrected_moments
+
+    def fill(rows: NDArray[np.int64], found: tuple[Array, Array]) -> None:
+        mean[rows], covariance[rows] = found
+
+    for some, rows in _split(theta, is_far):
+        fill(rows, polynomial_moments(population, features, scope, some))
+    for some, rows in _split(theta, ~is_far):
+        fill(rows, near(population, schema, features, scope, some))
+    return mean, covariance
+
+
+def _split(theta: Theta, wanted: NDArray[np.bool_]) -> Iterable[tuple[dict[str, Array], NDArray[np.int64]]]:
+    """The rows that are wanted, some at a time, with their places."""
+    index = np.flatnonzero(wanted).astype(np.int64)
+    for start in range(0, len(index), CHUNK):
+        rows = index[start : start + CHUNK]
+        yield {name: np.asarray(value)[rows] for name, value in theta.items()}, rows
+
+
 def _point_moments(
     population: AnyPopulation, schema: Schema, features: Sequence[Feature], columns: Sequence[str], theta: Theta
 ) -> tuple[Array, Array]:
@@ -339,6 +404,23 @@ def _point_moments(
     for points, weight in weighted_points(population, schema, columns, features, (), theta):
         values = [np.broadcast_to(f.value(points, schema), weight.shape) for f in features]
         pieces.append(Nodes(weight, weight).moments(np.stack(values, axis=-1)))
+    mean, covariance = (np.concatenate(piece) for piece in zip(*pieces, strict=True))
+    return mean, covariance
+
+
+def _corrected_moments(
+    population: MultivariateNormal, schema: Schema, features: Sequence[Feature], columns: Sequence[str], theta: Theta
+) -> tuple[Array, Array]:
+    """The same of polynomials of clamped normals, with the moments before the clamp as control variates."""
+    pieces = []
+    for rows in row_chunks(theta, CHUNK):
+        raw, cleaned = normal_points(population, schema, columns, rows)
+        shape = next(iter(raw.values())).shape
+        before, after = (
+            np.stack([np.broadcast_to(f.value(points, schema), shape) for f in features], axis=-1)
+            for points in (raw, cleaned)
+        )
+        pieces.append(corrected(after, before, polynomial_moments(population, features, columns, rows)))
     mean, covariance = (np.concatenate(piece) for piece in zip(*pieces, strict=True))
     return mean, covariance
 

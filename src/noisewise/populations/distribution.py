@@ -148,42 +148,49 @@ class NormalLaw(Continuous):
 
 @dataclass(frozen=True, slots=True)
 class UniformLaw(Continuous):
-    """Uniform on (low, high), or (low, low + width)."""
+    """Uniform on (low, high), on (low, low + width), or on (centre - half_width, centre + half_width)."""
 
     end: str
     name: ClassVar[str] = "uniform"
-    in_unit: ClassVar[tuple[str, ...]] = ("low", "high", "width")
+    in_unit: ClassVar[tuple[str, ...]] = ("low", "high", "width", "centre", "half_width")
 
     @property
     def domains(self) -> Mapping[str, Support]:
-        return {"low": REAL, self.end: REAL if self.end == "high" else POSITIVE}
+        start = "centre" if self.end == "half_width" else "low"
+        return {start: REAL, self.end: REAL if self.end == "high" else POSITIVE}
 
     def moments(self, p: Values) -> tuple[Array, Array]:
         width = self.width(p)
-        return p["low"] + width / 2, np.square(width) / 12
+        return self.low(p) + width / 2, np.square(width) / 12
+
+    def low(self, p: Values) -> Any:
+        return p["centre"] - p["half_width"] if self.end == "half_width" else p["low"]
 
     def width(self, p: Values) -> Any:
+        if self.end == "half_width":
+            return 2 * p["half_width"]
         return p["width"] if self.end == "width" else p["high"] - p["low"]
 
     def log_density(self, x: Any, p: Values) -> Array:
-        width = self.width(p)
-        inside = (x >= p["low"]) & (x <= p["low"] + width) & (width > 0)
+        low, width = self.low(p), self.width(p)
+        inside = (x >= low) & (x <= low + width) & (width > 0)
         return np.asarray(np.where(inside, -np.log(np.where(width > 0, width, 1.0)), -np.inf))
 
     def cdf(self, x: Any, p: Values) -> Array:
-        return np.asarray(np.clip((x - p["low"]) / self.width(p), 0, 1))
+        return np.asarray(np.clip((x - self.low(p)) / self.width(p), 0, 1))
 
     def survival(self, x: Any, p: Values) -> Array:
-        return np.asarray(np.clip((p["low"] - x + self.width(p)) / self.width(p), 0, 1))
+        width = self.width(p)
+        return np.asarray(np.clip((self.low(p) - x + width) / width, 0, 1))
 
     def quantile(self, u: Any, p: Values) -> Array:
-        return np.asarray(p["low"] + self.width(p) * np.asarray(u))
+        return np.asarray(self.low(p) + self.width(p) * np.asarray(u))
 
     def upper_quantile(self, v: Any, p: Values) -> Array:
-        return np.asarray(p["low"] + self.width(p) * (1 - np.asarray(v)))
+        return np.asarray(self.low(p) + self.width(p) * (1 - np.asarray(v)))
 
     def location_scale(self, p: Values) -> tuple[Array, Array] | None:
-        return p["low"], self.width(p)
+        return self.low(p), self.width(p)
 
 
 def _gamma_quantile(shape: Array, u: Array) -> Array:

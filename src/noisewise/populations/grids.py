@@ -53,14 +53,28 @@ def weighted_points(
     bends = [*bends, *bends_of(features)]
     is_grid = len(columns) == 3 and isinstance(population, Joint)
     chunk = 1 if is_grid else CHUNK
-    for start in range(0, rows_of(theta), chunk):
-        rows = {name: np.asarray(value)[start : start + chunk] for name, value in theta.items()}
+    for rows in row_chunks(theta, chunk):
         if len(columns) == 2:
             yield _pair(population, schema, columns, features, bends, rows)
         elif is_grid:
             yield _tensor(population, schema, columns, features, rows)
         else:
             yield _bank(population, schema, columns, rows)
+
+
+def row_chunks(theta: Theta, size: int) -> Iterator[dict[str, Array]]:
+    """A few rows of theta at a time."""
+    for start in range(0, rows_of(theta), size):
+        yield {name: np.asarray(value)[start : start + size] for name, value in theta.items()}
+
+
+def normal_points(
+    population: MultivariateNormal, schema: Schema, columns: Sequence[str], theta: Theta
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Records of the bank before and after the clamp."""
+    z = special.ndtri(base_bank(len(columns)))
+    raw = population.from_normals(z, theta, columns)
+    return raw, {name: _cleaned(x, schema, name) for name, x in raw.items()}
 
 
 def _pair(

@@ -2,31 +2,46 @@
 
     x ~ N(mean, D R D),   D = diag(sd),   R the correlation matrix,
 
-with a number or a prior for each mean and sd; `correlation` is a number or a prior for two columns, a known matrix
-for more. Parameters are named column.mean, column.sd and correlation. The marginal law of each column is `Normal`.
+with a number or a prior for each mean and sd. `correlation` is a number or a prior for two columns; for more a known
+matrix, or a prior of the whole matrix, LKJ(eta) (`correlation`). Parameters are named column.mean, column.sd and
+correlation, of which a matrix has one for each pair, correlation[a, b]. The marginal law of each column is `Normal`.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
 
 from noisewise.errors import InvalidArgument
+from noisewise.populations.correlation import LKJ, cholesky, matrix_of, pair_labels
 from noisewise.populations.parameters import Array, Parameters, Support, Theta, is_prior, read_parameters, rows_of
-from noisewise.populations.population import Joint, Normal, Population
+from noisewise.populations.population import AnyPopulation, Joint, Normal, Population
 
 CORRELATION = Support(-1.0, 1.0)
+MOST_COLUMNS = 20  # whose correlations are unknown
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class MultivariateNormal:
-    """Columns that are jointly normal, with a number or a prior for each mean, sd and (for two columns) correlation."""
+    """Columns that are jointly normal, with a number or a prior for each mean, each sd and the correlations.
+
+    Parameters
+    ----------
+    columns: their names, two or more.
+    mean, sd: lists with a number or a prior for each column.
+    correlation: of two columns a number or a prior on (-1, 1); of any number of columns a known matrix, or LKJ(eta),
+        the prior of a whole matrix, which is uniform for eta = 1 and nearer to no correlation for larger eta.
+
+        people = nw.MultivariateNormal(columns=["height", "weight", "age"], mean=[...], sd=[...], correlation=nw.LKJ(2))
+    """
 
     margins: Joint
-    coupling: Parameters  # the one correlation of two columns; empty where the matrix is known
+    coupling: Parameters  # of the correlations that are unknown
     matrix: Array | None
 
     def __init__(
@@ -40,18 +55,9 @@ class MultivariateNormal:
                 )
         margins = {name: Normal(mean=m, sd=s) for name, m, s in zip(names, mean, sd, strict=True)}
         object.__setattr__(self, "margins", Joint(**margins))
-        is_matrix = not is_prior(correlation) and np.ndim(correlation) == 2  # type: ignore[arg-type]
-        object.__setattr__(self, "matrix", _matrix(correlation, len(names)) if is_matrix else None)
-        if not is_matrix and len(names) != 2:
-            raise InvalidArgument(
-                f"With {len(names)} columns the correlation must be a known {len(names)} x {len(names)} matrix.",
-                argument="correlation",
-            )
-        own = {} if is_matrix else {"correlation": correlation}
-        object.__setattr__(self, "coupling", read_parameters(own, dict.fromkeys(own, CORRELATION), None, ()))
-        known = self.coupling.known.get("correlation")
-        if known is not None and abs(float(known[0])) >= 1:
-            raise InvalidArgument("correlation must lie strictly between -1 and 1.", argument="correlation")
+        matrix, coupling = _correlations(correlation, len(names))
+        object.__setattr__(self, "matrix", matrix)
+        object.__setattr__(self, "coupling", coupling)
 
     def __repr__(self) -> str:
         """As it was written."""
@@ -91,8 +97,20 @@ class MultivariateNormal:
         return None
 
     def prior_of(self, name: str) -> Any:
-        """That of a mean or an sd; the correlation's is not drawn."""
+        """That of a mean, of an sd, or of one correlation of a matrix; the single correlation's is not drawn."""
+        if name in self.correlation_labels:
+            return self.coupling.priors["correlation"].one
         return self.margins.prior_of(name)
+
+    @property
+    def correlation_labels(self) -> tuple[str, ...]:
+        """What the unknown correlations of a matrix are called; none of two columns, or of a known matrix."""
+        own = self.coupling.supports.get("correlation")
+        return pair_labels("correlation", list(self.columns)) if own is not None and own.order else ()
+
+    def correlation_of(self, first: str, second: str, theta: Theta) -> Array:
+        """The correlation of two columns, (K,)."""
+        return np.asarray(self.root(theta, [first, second])[:, 1, 0])
 
     def log_prior(self, theta: Theta) -> Array:
         coupling = {name: theta[name] for name in self.coupling.free}
@@ -114,7 +132,11 @@ class MultivariateNormal:
             index = [list(self.columns).index(name) for name in columns]
             factor = np.linalg.cholesky(self.matrix[np.ix_(index, index)])
             return np.broadcast_to(factor, (K, *factor.shape))
-        rho = np.broadcast_to(self.coupling.full(theta)["correlation"], K)
+        rho = self.coupling.full(theta)["correlation"]
+        if rho.ndim == 2:
+            index = [list(self.columns).index(name) for name in columns]
+            return cholesky(matrix_of(rho, len(self.columns))[:, index][:, :, index])
+        rho = np.broadcast_to(rho, K)
         factor = np.zeros((K, len(columns), len(columns)))
         factor[:, 0, 0] = 1.0
         if len(columns) == 2:
@@ -130,6 +152,63 @@ class MultivariateNormal:
     def sample(self, rng: np.random.Generator, n: int, theta: Theta) -> dict[str, Array]:
         """n records for each row of theta, by column."""
         return self.from_normals(rng.standard_normal((rows_of(theta), n, len(self.columns))), theta, list(self.columns))
+
+
+@singledispatch
+def component_labels(_population: AnyPopulation) -> Mapping[str, Sequence[str]]:
+    """What the numbers in a vector of unknowns are called, where they have names."""
+    return {}
+
+
+@component_labels.register
+def _(population: MultivariateNormal) -> Mapping[str, Sequence[str]]:
+    labels = population.correlation_labels
+    return {"correlation": labels} if labels else {}
+
+
+@singledispatch
+def unknown_correlations(_population: AnyPopulation, _theta: Theta) -> list[tuple[str, str, Array]]:
+    """Two columns and their correlation (K,), for each pair of which it is not known."""
+    return []
+
+
+@unknown_correlations.register
+def _(population: MultivariateNormal, theta: Theta) -> list[tuple[str, str, Array]]:
+    pairs = itertools.combinations(population.columns, 2) if population.coupling.free else ()
+    return [(first, second, population.correlation_of(first, second, theta)) for first, second in pairs]
+
+
+@singledispatch
+def _correlations(correlation: object, size: int) -> tuple[Array | None, Parameters]:
+    """The known matrix, or what is believed of the one correlation of two columns."""
+    if not is_prior(correlation) and np.ndim(correlation) == 2:  # type: ignore[arg-type]
+        return _matrix(correlation, size), Parameters({}, {}, None, {})
+    if size != 2:
+        raise InvalidArgument(
+            f"With {size} columns the correlations are a known {size} x {size} matrix, or have the prior LKJ(eta) "
+            "together: a prior of each by itself would allow what is no correlation matrix.",
+            argument="correlation",
+        )
+    coupling = read_parameters({"correlation": correlation}, {"correlation": CORRELATION}, None, ())
+    known = coupling.known.get("correlation")
+    if known is not None and abs(float(known[0])) >= 1:
+        raise InvalidArgument("correlation must lie strictly between -1 and 1.", argument="correlation")
+    return None, coupling
+
+
+@_correlations.register
+def _(correlation: LKJ, size: int) -> tuple[Array | None, Parameters]:
+    """Correlations with one prior together; of two columns there is one, with its law under that prior."""
+    if size > MOST_COLUMNS:
+        raise InvalidArgument(
+            f"{size} columns have {size * (size - 1) // 2} correlations; at most {MOST_COLUMNS} columns may have "
+            "unknown ones.",
+            argument="correlation",
+        )
+    law = correlation.of(size)
+    if size == 2:
+        return None, Parameters({}, {"correlation": law.one}, None, {"correlation": CORRELATION})
+    return None, Parameters({}, {"correlation": law}, None, {"correlation": Support.correlations(size)})
 
 
 def _names(columns: object) -> list[str]:

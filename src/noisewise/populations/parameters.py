@@ -31,25 +31,48 @@ OTHER_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """Where a parameter lives: an open interval, or (with `size`) the simplex of that many probabilities.
+    """Where a parameter lives: an open interval, or (with `size`) a vector.
 
-    `step` is the least distance over which a slope in it is taken, where the law is simulated and jumps.
+    A vector of `size` numbers lies on the simplex of probabilities; with `order` it is made of the entries above the
+    diagonal of a correlation matrix of that order. `step` is the least distance over which a slope in it is taken,
+    where the law is simulated and jumps.
     """
 
     low: float = -math.inf
     high: float = math.inf
     size: int | None = None
     step: float = 0.0
+    order: int = 0
+
+    @classmethod
+    def correlations(cls, order: int) -> Support:
+        """The correlation matrices of so many columns."""
+        return cls(-1.0, 1.0, size=order * (order - 1) // 2, order=order)
+
+    @property
+    def is_simplex(self) -> bool:
+        return self.size is not None and not self.order
 
     @property
     def unknowns(self) -> int:
         """How many numbers are unknown: the last of several probabilities follows from the others."""
-        return 1 if self.size is None else self.size - 1
+        if self.size is None:
+            return 1
+        return self.size if self.order else self.size - 1
+
+    @property
+    def entries(self) -> str:
+        """What a value of it is, in words."""
+        if self.size is None:
+            return "a finite number"
+        return f"{self.size} {'correlations' if self.order else 'probabilities'}"
 
     def contains(self, other: Support) -> bool:
         return self.size == other.size and self.low <= other.low and other.high <= self.high
 
     def __str__(self) -> str:
+        if self.order:
+            return f"the correlation matrices of {self.order} columns"
         return f"the simplex of {self.size}" if self.size is not None else f"({self.low:g}, {self.high:g})"
 
 
@@ -85,9 +108,17 @@ def _rows(given: object, name: str, support: Support) -> Array:
     shape = () if support.size is None else (support.size,)
     rows = value[None] if value.shape == shape else value
     if isinstance(given, bool) or not rows.size or rows.shape[1:] != shape or not np.all(np.abs(rows) < LARGEST):
-        what = "a finite number" if support.size is None else f"{support.size} probabilities"
-        raise InvalidArgument(f"at[{name!r}] must be {what}, or a list of such.", argument="at")
+        raise InvalidArgument(f"at[{name!r}] must be {support.entries}, or a list of such.", argument="at")
+    if support.order and not _are_positive(rows, support.order):
+        raise InvalidArgument(f"at[{name!r}] must lie in {support}: no others are correlations.", argument="at")
     return np.asarray(rows)
+
+
+def _are_positive(rows: Array, order: int) -> bool:
+    """Whether rows of entries above the diagonal are those of positive definite matrices."""
+    matrices = np.zeros((len(rows), order, order))
+    matrices[:, *np.triu_indices(order, 1)] = rows
+    return bool(np.linalg.eigvalsh(matrices + matrices.swapaxes(-1, -2) + np.eye(order)).min() > 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,7 +154,7 @@ class Parameters:
         total: Array = np.zeros(rows_of(theta))
         for name, prior in self.priors.items():
             value = np.asarray(theta[name], dtype=float)
-            total = total + (prior.logpdf(value) if self.supports[name].size is None else _dirichlet(prior, value))
+            total = total + (_dirichlet(prior, value) if self.supports[name].is_simplex else prior.logpdf(value))
         if self.joint is not None:
             names, prior = self.joint
             inside = np.all([_inside(theta[name], self.supports[name]) for name in names], axis=0)

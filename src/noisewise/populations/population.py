@@ -265,7 +265,13 @@ def Normal(*, prior: object = None, **parameters: object) -> Population:
 
 
 def Uniform(**parameters: object) -> Population:
-    """Uniform records on (low, high), or (low, low + width)."""
+    """Uniform records on (low, high), on (low, low + width), or on (centre - half_width, centre + half_width).
+
+    With `half_width` the centre is 0 unless it is given: Uniform(half_width=stats.gamma(2, scale=5)) is uniform on
+    (-t, t) with t unknown.
+    """
+    if "half_width" in parameters:
+        return Population(UniformLaw("half_width"), **{"centre": 0, **parameters})
     return Population(UniformLaw("width" if "width" in parameters else "high"), **parameters)
 
 

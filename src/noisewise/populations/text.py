@@ -24,6 +24,7 @@ from scipy import stats
 
 from noisewise.errors import InvalidSpec, NoisewiseError, Unsupported
 from noisewise.expressions import parsed
+from noisewise.populations.correlation import LKJ
 from noisewise.populations.distribution import FromScipy, GammaLaw
 from noisewise.populations.mixture import Mixture
 from noisewise.populations.multivariate import MultivariateNormal
@@ -75,7 +76,11 @@ EXAMPLES: Mapping[str, str] = {
 }
 OTHERS = ("location_scale", "population", "mixture", "joint", "multivariate_normal")
 CAMEL = {"LogNormal": "lognormal", "LocationScale": "location_scale", "MultivariateNormal": "multivariate_normal"}
-SEVERAL = {"dirichlet": stats.dirichlet, "normal_inverse_gamma": stats.normal_inverse_gamma}
+SEVERAL: Mapping[str, object] = {
+    "dirichlet": stats.dirichlet,
+    "normal_inverse_gamma": stats.normal_inverse_gamma,
+    "lkj": LKJ,
+}
 
 
 def population_from_text(text: str) -> Written:
@@ -167,6 +172,8 @@ def population_to_text(population: Written) -> str:
             return call_text("location_scale", [f"{base}({', '.join(map(number_text, law.standard))})"], parameters)
         return call_text("population", [base], parameters)
     name = "exponential" if isinstance(law, GammaLaw) and not law.has_shape else law.name
+    if name not in NAMED:
+        raise Unsupported(f"A law of one's own ({shown(name)}) is made of functions of Python, which no text can hold.")
     return call_text(name, [], parameters)
 
 
@@ -385,6 +392,8 @@ def _parameter_texts(population: Population) -> dict[str, str]:
 def prior_text(prior: Any) -> str:
     """A frozen scipy.stats distribution as text that reads back as the same one."""
     kind = type(prior).__name__.removesuffix("_frozen")
+    if kind == "LKJ":
+        return call_text("lkj", [number_text(prior.eta)], {})
     if kind == "multivariate_normal":
         return call_text(kind, [number_text(prior.mean), number_text(prior.cov)], {})
     if kind == "dirichlet":

@@ -48,6 +48,9 @@ class SmallestEigenvalue(Statistic):
     sort: ClassVar[Sort] = Sort.SUMS
     takes_weights: ClassVar[bool] = False
 
+    def why_no_population(self) -> str | None:
+        return "the smallest eigenvalue is no sum over records"
+
     def why_not_left_out(self) -> str | None:
         return "what it is used for needs every row of the regression"
 

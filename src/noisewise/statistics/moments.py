@@ -198,6 +198,11 @@ class Moments(FeatureSums):
     def columns(self) -> tuple[str, ...]:
         return columns_of((*self.features, self.response))
 
+    def why_no_population(self) -> str | None:
+        if self.shrink is not None:
+            return "its rows were shortened"
+        return None if self.average is None else "its rows were averaged before the products were taken"
+
     def why_not_left_out(self) -> str | None:
         return None if self.average is None else "a row that is absent would leave the block it is averaged in"
 

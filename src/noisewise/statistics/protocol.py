@@ -240,6 +240,10 @@ class Statistic(ABC):
         """True where its value cannot be read without the number of records, which must then be public."""
         return self.needs_public_n
 
+    def why_no_population(self) -> str | None:
+        """Why a population cannot be learnt from it, where it is for regressions alone; None where one can."""
+        return None
+
     def why_not_left_out(self) -> str | None:
         """Why records with a missing value cannot be left out of it; None where they can."""
         return None if self.leaves_out else "what it would be without them is not said"
@@ -277,3 +281,8 @@ def refuse_weights(statistic: Statistic, weights: object) -> None:
     """One component needs no weights."""
     if weights is not None:
         raise InvalidArgument(f"{statistic.kind} has one component and takes no weights.", argument="weights")
+
+
+def no_population(kind: str, reason: str) -> Unsupported:
+    """What to raise where a population is to be learnt from a statistic that is for regressions alone."""
+    return Unsupported(f"A release of {kind} is for a regression model, not for a population: {reason}.")
