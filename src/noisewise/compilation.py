@@ -74,14 +74,14 @@ def inner(*, allocates: bool = False, **options: object) -> Callable[[Function],
 
     def compiled(function: Function) -> Function:
         found = _compiled(function, cache=True, options=options)
-        if isinstance(found, Dispatcher):
+        if found is not function:  # as it is where compiling is switched off
             found.__class__ = _Inner
         return cast("Function", found)
 
     return compiled
 
 
-class _Inner(Dispatcher):  # type: ignore[misc]
+class _Inner(Dispatcher):
     """A function without a wrapper: Python that called its machine code would crash, so it runs the source."""
 
     def __call__(self, *arguments: object) -> object:

@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 from scipy import integrate, special, stats
+from yardsticks import record_information, sampling_information
 
 import noisewise as nw
 from noisewise.design.information import Information, information, information_rows
-from noisewise.design.yardsticks import record_information, sampling_information
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.populations.population import Bernoulli, Categorical, Exponential, Joint, Normal, Poisson, Uniform
 

@@ -163,8 +163,8 @@ class UniformLaw(Continuous):
         width = self.width(p)
         return self.low(p) + width / 2, np.square(width) / 12
 
-    def low(self, p: Values) -> Any:
-        return p["centre"] - p["half_width"] if self.end == "half_width" else p["low"]
+    def low(self, p: Values) -> Array:
+        return np.asarray(p["centre"] - p["half_width"] if self.end == "half_width" else p["low"])
 
     def width(self, p: Values) -> Any:
         if self.end == "half_width":
