@@ -269,8 +269,9 @@ def test_the_same_seed_gives_the_same_draws(rng):
 
 def test_a_density_that_is_nan_on_one_side_is_reported(rng):
     target = target_of(lambda a: np.where(a > 1, np.nan, 0.0), a=stats.norm())
-    found = exact(rng, target, chains=4, draws=100)
-    assert sum(found.non_finite) > 0
+    # One grid in twenty has no node where the density is NaN: none of eight is no chance.
+    several = [exact(rng, target, chains=4, draws=100) for _ in range(8)]
+    found = next(one for one in several if sum(one.non_finite) > 0)
     assert not found.verdict.is_converged
     assert "were not finite and were left out" in str(found.verdict)
     assert found.positions.max() <= 1 + 1e-6  # what is left is the rest of the posterior

@@ -105,9 +105,6 @@ def test_bad_files_are_refused_in_one_sentence(posterior, tmp_path):
             check={"components": {"a": "b"}, "overall": 0, "replicates": 0}
         ),
         "a check of nothing": lambda h, _: h.update(check=[]),
-        "draws of another model's parameters": lambda h, _: h.update(
-            names=[f"{name}'" for name in h["names"]], moments=None
-        ),
         "draws of nothing": lambda _, a: a.update(draws_0=a["draws_0"][:, :0]),
         "chains of nothing": lambda _, a: a.update(draws_0=a["draws_0"][:0]),
     }

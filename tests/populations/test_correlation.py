@@ -29,7 +29,7 @@ def schema(bound=50.0, n=400):
 
 @pytest.mark.parametrize(("order", "eta"), [(2, 0.5), (3, 1.0), (4, 2.5), (6, 1.3)])
 def test_a_single_correlation_has_its_beta_law(order, eta, rng):
-    drawn = LKJ(eta).of(order).rvs(4000, rng)
+    drawn = LKJ(eta).of(order).rvs(40_000, rng)
     shape = eta + order / 2 - 1
     for column in drawn.T:
         assert stats.kstest((1 + column) / 2, stats.beta(shape, shape).cdf).pvalue > FALSE_ALARM

@@ -430,6 +430,7 @@ def test_the_same_seed_gives_the_same_draws():
     assert np.array_equal(fits[0].covariance_x, fits[1].covariance_x)
 
 
+@pytest.mark.slow  # about one world in eight takes hundreds of leaps with a learned scale
 @pytest.mark.parametrize("prior", ["is_relative", "is_learned"])
 def test_an_unknown_prior_scale_makes_no_funnel_for_the_chains(rng, prior):
     problem = draw_world(rng, d=2, n=1000, bound=1e6, **{prior: True}).problem

@@ -121,15 +121,15 @@ def _checked_header(header: Mapping[str, object]) -> dict[str, object]:
 
 def _check_numbers(found: Posterior) -> None:
     """Refuse draws outside what they are draws of, and stored moments that are not theirs."""
-    if any(values.ndim < 2 or values.size == 0 for values in found.draws.values()):
+    if any(values.ndim < 2 or 0 in values.shape[:2] for values in found.draws.values()):
         raise InvalidArgument("it holds a parameter of which there are no draws.", argument="path")
     if found.verdict.is_converged and not all(np.isfinite(values).all() for values in found.draws.values()):
         raise InvalidArgument("its draws are not all finite, and its verdict does not say so.", argument="path")
     supports = {} if found.population is None else found.model.supports
     told = [name for name in supports if name in found.draws]
     others = () if found.population is None else found.model.unlisted  # from which a model's parameters may follow
-    if len(told) < len(supports) and not any(name in found.draws for name in others):
-        raise InvalidArgument("it does not hold draws of all its parameters.", argument="path")
+    if told and len(told) < len(supports) and not any(name in found.draws for name in others):
+        raise InvalidArgument("it holds draws of some of its parameters only.", argument="path")
     for name in told:
         values, support = found.draws[name], supports[name]
         if np.any(values < support.low) or np.any(values > support.high):
