@@ -490,5 +490,5 @@ def _log_noise(release: NoisyValue, records: Mapping[str, Floats]) -> Array:
     low, high = statistic.bounds(release.schema)
     log_w = -float(law.epsilon) / 2 * np.abs(np.arange(shape[-1] + 1) - float(statistic.q * shape[-1]))
     below = np.sum(values < release.value[0] * law.step, axis=-1)
-    gaps = np.maximum(np.diff(values, axis=-1, prepend=low, append=high), 0.0)
+    gaps = np.maximum(np.diff(values, axis=-1, prepend=low - law.step, append=high), 0.0)
     return np.asarray(log_w[below] + math.log(law.step) - log_normaliser(gaps, log_w))
