@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from noisewise.graphical import empirical_bayes, sampler
+from noisewise.graphical import matrix_free, sampler
 from noisewise.graphical.engine import Floats, Ints, JunctionEngine
 from noisewise.graphical.matching import match
 from noisewise.graphical.model import GraphicalModel
@@ -257,7 +257,7 @@ FITTERS: dict[str, Callable[[np.random.Generator, Case], Found]] = {
     "naive-fixed": _point(lambda problem: naive.fit(problem, ridge=TINY_RIDGE)),
     "naive-oracle": _naive_oracle,
     "collective": _point(collective.fit),
-    "map": _point(empirical_bayes.fit),
+    "map": _point(matrix_free.estimate),
     "posterior": _posterior,
     "dp-sgd": _dp_sgd,
     "non-private": _non_private,

@@ -13,6 +13,7 @@ What is observed:
 Methods, each a function from a Problem to a point or to draws:
     learn, methods           releases to a Posterior; the methods by name
     empirical_bayes          `map`, with the evidence
+    matrix_free              `map` for large tables, by products alone; chooses between the two
     sampler                  `posterior`, by Hamiltonian Monte Carlo; cell_laws, score: its likelihood and slope
     matching, box_descent    the convex problems under them; those of the papers: `published.graphical`
 Inference in a model whose potentials are given:

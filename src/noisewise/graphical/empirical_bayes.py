@@ -30,7 +30,7 @@ from noisewise.graphical.problem import Problem
 from noisewise.graphical.score import score
 from noisewise.types import Floats
 
-__all__ = ["Look", "MapFit", "fit", "look"]
+__all__ = ["SMALLEST_TAU", "Look", "MapFit", "fit", "look", "told"]
 
 STEPS, WHOLE = 40, 10  # further steps go half the way, as whole ones may be going in circles
 TOLERANCE = 1e-3  # of a log potential and of log tau, between steps
@@ -70,7 +70,7 @@ class Look:
 def fit(problem: Problem) -> MapFit:
     """The empirical Bayes estimate."""
     _check_size(problem)
-    theta, width, change, steps, notes = np.zeros(problem.parameters), _Width(), math.inf, 0, []
+    theta, width, change, steps = np.zeros(problem.parameters), _Width(), math.inf, 0
     for _ in range(STEPS):
         here = look(problem, theta)
         values, vectors = np.linalg.eigh(here.information)
@@ -78,18 +78,15 @@ def fit(problem: Problem) -> MapFit:
         gap = width.towards(_wanted(values, vectors.T @ (here.gradient + here.information @ theta), width.tau))
         tau = width.tau
         if max(change, abs(gap)) < TOLERANCE:
+            change = 0.0
             break
         after = _mode(problem, here, theta, tau, vectors / np.sqrt(values + tau**-2))
         change, steps = float(np.abs(after - theta).max()), steps + 1
         theta = after if steps <= WHOLE else (theta + after) / 2
-    else:
-        notes.append(f"The steps of map had not settled after {STEPS}: the last moved a parameter by {change:.1g}.")
-    if tau <= 1.01 * SMALLEST_TAU:
-        notes.append("The tables say too little to tell any parameter from zero.")
     return MapFit(
         theta=theta,
         steps=steps,
-        notes=tuple(notes),
+        notes=told(tau, change, steps=STEPS),
         tau=tau,
         information=here.information,
         effective=float(np.sum(values / (values + tau**-2))),
@@ -97,12 +94,23 @@ def fit(problem: Problem) -> MapFit:
     )
 
 
+def told(tau: float, change: float, *, steps: int) -> tuple[str, ...]:
+    """What is to be said of a fit; `change`: how far the last step moved a parameter, 0 if the steps settled."""
+    notes = []
+    if change:
+        notes.append(f"The steps of map had not settled after {steps}: the last moved a parameter by {change:.1g}.")
+    if tau <= 1.01 * SMALLEST_TAU:
+        notes.append("The tables say too little to tell any parameter from zero.")
+    return tuple(notes)
+
+
 def _check_size(problem: Problem) -> None:
     size = max(problem.parameters, *(len(holder.observed) for holder in problem.holders))
     if size > LARGEST:
         raise Unsupported(
-            f"map and posterior factor matrices as large as the tables, {size} cells here; the limit is {LARGEST}. Use "
-            "method='naive' or 'collective', which give no intervals, or tables with fewer cells."
+            f"posterior and compare factor matrices as large as the tables, {size} cells here; the limit is {LARGEST}. "
+            "method='map' needs none where tables are published whole and inference is exact; 'naive' and 'collective' "
+            "need none at all. These give a point, no intervals."
         )
 
 

@@ -136,6 +136,17 @@ class JunctionEngine:
             sigma[start : start + BLOCK] = product.T
         return sigma
 
+    def response(self, potentials: Floats) -> tuple[Floats, Product]:
+        """mu, and what takes columns (cells, k) to Sigma times them; Sigma is never made."""
+        _, given, beliefs, mu = self._propagated(potentials)
+
+        def product(columns: Floats) -> Floats:
+            turned = np.empty_like(columns)
+            turn(columns, self.route, given, beliefs, turned)
+            return turned
+
+        return mu, product
+
     def sample(self, rng: np.random.Generator, potentials: Floats, count: int) -> Ints:
         """Records (count, variables), as indices of states."""
         records = np.zeros((count, len(self.tables.states)), dtype=np.int64)

@@ -22,12 +22,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from scipy import sparse
 
 from noisewise.graphical.problem import Problem
+from noisewise.graphical.propagation import cell_map
 from noisewise.graphical.structure import Region, Regions
 from noisewise.types import Floats, Ints
 
-__all__ = ["GaugeFree", "gauge_free", "without_gauge"]
+__all__ = ["GaugeFree", "Projection", "gauge_free", "without_gauge"]
 
 # Eigenvalues of E' P E below this share of the largest are zeros met with rounding; true ones are far above.
 ZERO = 1e-9
@@ -103,23 +105,67 @@ class GaugeFree:
 
 def without_gauge(tables: Regions, potentials: Floats) -> Floats:
     """free(theta), for rows (K, cells) of potentials without ties."""
-    interactions: dict[Region, Floats] = {}
-    weights: dict[Region, float] = {}
-    for r, region in enumerate(tables.regions):
-        table = _sorted_axes(potentials[:, tables.part(r)].reshape(-1, *tables.shape(region)), region)
-        for S in _subsets(region):
-            interactions[S] = interactions.get(S, 0.0) + _interaction(table, region, S)
-            weights[S] = weights.get(S, 0.0) + 1 / _beyond(tables, region, S)
-    free = np.empty_like(potentials)
-    for r, region in enumerate(tables.regions):
-        ordered = sorted(region)
-        share = np.zeros((len(potentials), *tables.shape(ordered)))
-        for S in _subsets(region):
-            axes = [tables.states[v] if v in S else 1 for v in ordered]
-            share += interactions[S].reshape(-1, *axes) / (weights[S] * _beyond(tables, region, S))
-        back = share.transpose(0, *(ordered.index(v) + 1 for v in region))
-        free[:, tables.part(r)] = back.reshape(len(potentials), -1)
-    return free
+    return np.asarray(Projection.of(tables)(np.ascontiguousarray(potentials.T)).T)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Projection:
+    """theta -> free(theta) = M' C M theta / w for tables without ties, a column each, at the cost of their means.
+
+    M takes the means of each table on every S within it, and adds those of one S up; C centres S-tables along each of
+    their axes.
+    """
+
+    means: sparse.csr_array  # M, (cells of all S, cells)
+    lines: tuple[sparse.csr_array, ...]  # L of each axis: 1/sqrt(states) where a line along it holds a cell of an S
+    weights: Floats  # w_S at each cell of S
+
+    @classmethod
+    def of(cls, tables: Regions) -> Projection:
+        """That of tables over these regions."""
+        sets = sorted({S for region in tables.regions for S in _subsets(region)})
+        inner = Regions(tables.states, tuple(sets))
+        where, weights, means = {S: inner.part(k) for k, S in enumerate(sets)}, np.zeros(inner.cells), _Entries()
+        for r, region in enumerate(tables.regions):
+            for S in _subsets(region):
+                share = 1 / _beyond(tables, region, S)
+                weights[where[S]] += share
+                means.add(where[S].start + cell_map(tables, region, S), tables.part(r), share)
+        axes = range(max(map(len, sets), default=0))
+        return cls(means.matrix(inner.cells, tables.cells), tuple(_lines(inner, axis) for axis in axes), weights)
+
+    def __call__(self, columns: Floats) -> Floats:
+        total = self.means @ columns
+        for lines in self.lines:
+            total -= lines.T @ (lines @ total)
+        return np.asarray(self.means.T @ (total / self.weights[:, None]))
+
+
+class _Entries:
+    """A sparse matrix as it is gathered."""
+
+    def __init__(self) -> None:
+        self.rows, self.columns, self.values = [np.zeros(0, int)], [np.zeros(0, int)], [np.zeros(0)]
+
+    def add(self, rows: Ints, columns: slice, value: float) -> None:
+        """One value in each of these rows, at the columns in turn."""
+        self.rows.append(rows)
+        self.columns.append(np.arange(columns.start, columns.stop))
+        self.values.append(np.full(len(rows), value))
+
+    def matrix(self, height: int, width: int) -> sparse.csr_array:
+        values, rows, columns = map(np.concatenate, (self.values, self.rows, self.columns))
+        return sparse.csr_array((values, (rows, columns)), shape=(height, width))
+
+
+def _lines(inner: Regions, axis: int) -> sparse.csr_array:
+    height, entries = 0, _Entries()
+    for k, S in enumerate(inner.regions):
+        if axis < len(S):
+            rest = tuple(v for v in S if v != S[axis])
+            entries.add(height + cell_map(inner, S, rest), inner.part(k), 1 / math.sqrt(inner.states[S[axis]]))
+            height += math.prod(inner.shape(rest))
+    return entries.matrix(height, inner.cells)
 
 
 def _subsets(region: Region) -> list[Region]:
@@ -130,16 +176,3 @@ def _subsets(region: Region) -> list[Region]:
 
 def _beyond(tables: Regions, region: Region, S: Region) -> int:
     return math.prod(tables.states[v] for v in region if v not in S)
-
-
-def _sorted_axes(table: Floats, region: Region) -> Floats:
-    return table.transpose(0, *(region.index(v) + 1 for v in sorted(region)))
-
-
-def _interaction(table: Floats, region: Region, S: Region) -> Floats:
-    """Means over what is not in S, then centred along each axis of S."""
-    ordered = sorted(region)
-    part = table.mean(axis=tuple(a + 1 for a, v in enumerate(ordered) if v not in S))
-    for axis in range(1, part.ndim):
-        part = part - part.mean(axis=axis, keepdims=True)
-    return np.asarray(part)

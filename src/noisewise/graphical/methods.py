@@ -38,9 +38,9 @@ def _sampler() -> Callable[..., Any]:
 
 
 def _empirical_bayes() -> Callable[..., Any]:
-    from noisewise.graphical.empirical_bayes import fit
+    from noisewise.graphical.matrix_free import estimate
 
-    return fit
+    return estimate
 
 
 def _naive() -> Callable[..., Any]:
