@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hostile_inputs import entangled
 from scipy import stats
 
 import noisewise as nw
@@ -49,7 +50,7 @@ def spec(path):
     read = Spec.read(Path(path))
     return read.population(), read.plans()
 load = {"release": nw.Release.load, "measurement": nw.Measurement.load,
-        "posterior": nw.Posterior.load, "survey": nw.Survey.load, "spec": spec}
+        "posterior": nw.Posterior.load, "survey": nw.Survey.load, "spec": spec, "answers": nw.SurveyRelease.load}
 warnings.simplefilter("error")
 def seconds():
     used = resource.getrusage(resource.RUSAGE_SELF)
@@ -237,6 +238,24 @@ def hostile_surveys(folder: Path) -> Iterator[tuple[str, bytes]]:
                                 arrays)  # fmt: skip
 
 
+def hostile_answers() -> Iterator[tuple[str, str]]:
+    """A survey's release with others inside: statistics whose noise takes seconds to check, two thousand of them."""
+    made = nw.SurveyRelease.of("s", {nw.Query.clip(0, 1, guarantee=nw.PureDP(2)): [1]}, simulated=True)
+    plain = json.loads(made.to_bytes())
+
+    def of(*releases: Any) -> str:
+        changed = {**plain, "releases": releases}
+        del changed["hash"]
+        text = json.dumps(changed, sort_keys=True, separators=(",", ":"))
+        return json.dumps({**changed, "hash": "sha256:" + hashlib.sha256(text.encode()).hexdigest()})
+
+    yield "good", of(*plain["releases"])
+    four = columns(**{f"x{i}": {"bounds": [0, 1]} for i in range(4)})
+    yield "dear", of(*(json.loads(forged(schema=four, statistic=mean_of(entangled(20, 4, k)))) for k in range(800)))
+    yield "many", of(*plain["releases"] * 1300)
+    yield "lists", of(*[[]] * (SIZE // 4))
+
+
 def hostile_specs() -> Iterator[tuple[str, str]]:
     yield "dotted", "a" + ".a" * (SIZE // 2 - 10) + "=1"
     yield "quoted", '"a"' + '."a"' * (SIZE // 4 - 10) + "=1"
@@ -249,7 +268,7 @@ def hostile_specs() -> Iterator[tuple[str, str]]:
 
 
 GOOD = {"good.release", "good.posterior", "good.survey", "heavy-tail.posterior", "edges.survey", "open.survey",
-        "categories.posterior", "good.measurement", "many-answers.measurement"}  # fmt: skip
+        "categories.posterior", "good.measurement", "many-answers.measurement", "good.answers"}  # fmt: skip
 
 
 def test_no_file_of_a_megabyte_costs_more_than_it_may(tmp_path: Path) -> None:
@@ -257,7 +276,7 @@ def test_no_file_of_a_megabyte_costs_more_than_it_may(tmp_path: Path) -> None:
     folder.mkdir()
     kinds: dict[str, Iterator[tuple[str, Any]]] = {
         "release": hostile_releases(), "posterior": hostile_posteriors(tmp_path), "survey": hostile_surveys(tmp_path),
-        "spec": hostile_specs(), "measurement": hostile_measurements(),
+        "spec": hostile_specs(), "measurement": hostile_measurements(), "answers": hostile_answers(),
     }  # fmt: skip
     names = set()
     for kind, files in kinds.items():

@@ -185,6 +185,12 @@ def test_noise_too_small_for_exact_sums_is_refused_before_anything_is_spent() ->
         nw.plan(nw.Sum(x), schema_of(1e9, 1e9 + 1, n=10**7), guarantee=nw.PureDP(10**6))
 
 
+@pytest.mark.parametrize("statistic", [nw.Mean(x), nw.Sum(x, by="g"), nw.Records(x)], ids=str)
+def test_noise_in_which_every_record_is_lost_is_refused_for_that_reason(statistic: object) -> None:
+    with pytest.raises(Unsupported, match="epsilon = 1e-30 asks for noise so large"):
+        nw.plan(statistic, schema_of(), guarantee=nw.PureDP("1e-30"))
+
+
 def test_a_plan_in_words_names_statistic_price_neighbours_and_noise() -> None:
     text = nw.plan(nw.Mean(x), schema_of(), guarantee=nw.PureDP("0.5")).describe()
     for word in ("mean(x)", "n = 4000", "change-one", "epsilon = 0.5", "laplace", "sd"):

@@ -25,11 +25,13 @@ from noisewise.printable import printable
 from noisewise.privacy.guarantee import Guarantee
 from noisewise.query import Query
 from noisewise.release import FORMAT_2, LARGEST_FILE, MEASURED, Release, published_answers
+from noisewise.statistics.local import Records
 from noisewise.types import Plain
 
 __all__ = ["SurveyRelease", "load_releases"]
 
 MOST_CONTAINERS = 1_000_000
+OTHERS = "A survey releases the answers of single people, nothing else."
 ENTRIES = {"format", "survey", "simulated", "answers", "releases", "hash"}
 
 
@@ -45,7 +47,7 @@ class SurveyRelease(Sequence[Release]):
         if any(release.simulated is not simulated for release in self.releases):
             raise InvalidRelease("The answers of a survey are all simulated, or none is.")
         if any(not release.statistic.is_local for release in self.releases):
-            raise InvalidRelease("A survey releases the answers of single people, nothing else.")
+            raise InvalidRelease(OTHERS)
         expected = [_dataset(name, place) for place in range(len(self.releases))]
         if [release.dataset for release in self.releases] != expected:
             raise InvalidRelease("The questions of a survey are numbered one by one, under its name.")
@@ -126,6 +128,8 @@ class SurveyRelease(Sequence[Release]):
                 raise InvalidRelease(f"{where} is not a survey's release of the format {FORMAT_2!r}.")
             if plain["hash"] != _digest({name: value for name, value in plain.items() if name != "hash"}):
                 raise InvalidRelease(f"{where} was changed after it was made: its hash does not match.")
+            if any(one["statistic"]["kind"] != Records.kind for one in plain["releases"]):
+                raise InvalidRelease(OTHERS)  # before their noise is checked: that of other statistics takes long
             listed = [Release.from_dict(one, where=where) for one in plain["releases"]]
             found = cls(str(plain["survey"]), listed, simulated=plain["simulated"])
             if found.answers != plain["answers"]:

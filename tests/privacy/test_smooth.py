@@ -246,7 +246,9 @@ def test_the_laplace_rule_gives_its_guarantee(epsilon, delta):
         assert excess(e, e / 2, ell) == 0
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(50, "1e-5"), (20, "1e-8"), (14, "1e-5"), (9, "0.5")])
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(50, "1e-5"), (20, "1e-8"), (14, "1e-5"), (9, "0.5"), (10**4, "1e-9"), (10**90, "1e-90")]
+)
 def test_the_laplace_rule_is_refused_where_it_would_lie(epsilon, delta):
     with pytest.raises(Unsupported, match="beta <= ") as caught:
         laplace_rule(ApproxDP(epsilon, delta))
@@ -256,7 +258,8 @@ def test_the_laplace_rule_is_refused_where_it_would_lie(epsilon, delta):
     assert beta == pytest.approx(error.valid_beta, abs=2 * BETA_MARGIN)
     assert worst_laplace_divergence(epsilon=epsilon, beta=error.valid_beta) <= float(delta)
     assert worst_laplace_divergence(epsilon=epsilon, beta=error.valid_beta * 1.01) > float(delta)
-    assert laplace_rule(ApproxDP(error.valid_epsilon, delta))[0] == alpha * Fraction(str(error.valid_epsilon)) / epsilon
+    assert alpha == Fraction(epsilon) / 2
+    assert laplace_rule(ApproxDP(error.valid_epsilon, delta))[0] == Fraction(str(error.valid_epsilon)) / 2
     with pytest.raises(Unsupported):
         laplace_rule(ApproxDP(error.valid_epsilon * 1.01, delta))
 

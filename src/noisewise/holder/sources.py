@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import ibis.expr.types as ir
     import pandas as pd
     import pyarrow as pa
+    from ibis.backends.duckdb import Backend as DuckDB
 
     from noisewise.holder.reader import Reader
 
@@ -43,6 +44,7 @@ GIVEN, RAW = "__given_", "__raw_"
 SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
 MOST_CASES = 10_000  # in one question to an engine other than DuckDB
 PARQUET = ".parquet"
+BELIEVING_OPTIMIZERS = {"statistics_propagation", "filter_pushdown", "row_group_pruner", "join_filter_pushdown"}
 SHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
 FROM_SHEETS = "save the sheet as CSV, or read it with pandas.read_excel(...) and pass the frame"
 FROM_AFAR = "read a remote table with Ibis and pass that"
@@ -296,6 +298,8 @@ def _open_ibis(source: Any, wanted: Sequence[str]) -> Source:
             argument="source",
         )
     found = found_in(source.columns, wanted, f"the {engine} table")
+    if engine == "duckdb":
+        attempt(lambda: look_at_every_value(source.get_backend()), "The duckdb table")
     lock = _backend_lock(source.get_backend())
     return Source(f"{engine} table", source.select(*found), engine, can_drift=True, lock=lock)
 
@@ -347,7 +351,21 @@ def private_engine() -> Any:
     """A private DuckDB in memory. It may not spill: records belong on no disk their owner did not choose."""
     import ibis
 
-    return ibis.duckdb.connect(preserve_insertion_order=True, temp_directory="")
+    connection = ibis.duckdb.connect(preserve_insertion_order=True, temp_directory="")
+    look_at_every_value(connection)
+    return connection
+
+
+def look_at_every_value(connection: DuckDB) -> None:
+    """Let a DuckDB compare every value itself, instead of believing what a file says of its own values.
+
+    A Parquet file states the least and the greatest value of a column, and NaN is neither; other statements may be
+    wrong. DuckDB leaves out comparisons that are settled by them, and the clamp to the bounds is such a comparison.
+    """
+    known = {name for (name,) in connection.raw_sql("SELECT name FROM duckdb_optimizers()").fetchall()}
+    ((disabled,),) = connection.raw_sql("SELECT current_setting('disabled_optimizers')").fetchall()
+    names = sorted((known & BELIEVING_OPTIMIZERS) | set(filter(None, str(disabled or "").split(","))))
+    connection.raw_sql(f"SET disabled_optimizers = '{','.join(names)}'")
 
 
 def _is_from(source: object, package: str, *names: str) -> bool:

@@ -42,6 +42,7 @@ from noisewise.privacy.guarantee import ApproxDP, Guarantee, Number, PureDP
 BETA_MARGIN = 2.0**-40
 ROUNDING = 1 + 2.0**-44
 FLOOR_STEPS = 2**10
+LARGEST_STRETCH = -700.0  # the log-ratio of scales beyond which c is no float
 
 _Floats = NDArray[np.float64]
 
@@ -101,6 +102,8 @@ def laplace_divergence(*, epsilon: float, shift: float, log_ratio: float) -> flo
     """
     if log_ratio >= 0:
         return 0.0
+    if log_ratio < LARGEST_STRETCH:
+        return 1.0  # what it grows to with c
     stretch = math.expm1(-log_ratio)  # c - 1
     left, right = ((epsilon - log_ratio + sign * shift) / stretch for sign in (-1, 1))
     return stretch / (1 + stretch) * (math.exp(-left) + math.exp(-right)) / 2
@@ -219,7 +222,7 @@ def _surely(divergence: float) -> float:
 
 def _largest(holds: Callable[[float], bool], upper: float) -> float:
     """The largest argument below `upper` up to which a claim holds, to four digits, rounded down."""
-    low, high = 0.0, upper
+    low, high = 0.0, min(upper, -LARGEST_STRETCH)
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if holds(middle) else (low, middle)

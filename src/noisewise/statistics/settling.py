@@ -148,7 +148,12 @@ def scales(noise: AddedNoise, sensitivity: Sensitivity, guarantee: Guarantee, we
 def calibrated(
     noise: AddedNoise, sensitivity: Sensitivity, lattice: Lattice, guarantee: Guarantee, weights: Weights
 ) -> Law:
-    """The noise law for a sensitivity on a lattice."""
+    """The noise law for a sensitivity on a lattice; noise in which every record rounds to nothing is refused."""
+    if sensitivity.value <= 0:
+        raise Unsupported(
+            f"{guarantee} asks for noise so large that every record is rounded to the same lattice point, so it tells "
+            "nothing: ask for less privacy. Nothing was spent."
+        )
     scale = tuple(float_above(value) for value in scales(noise, sensitivity, guarantee, weights))
     return noise.law(scale, lattice.step, guarantee)
 
