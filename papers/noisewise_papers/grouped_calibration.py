@@ -2,7 +2,8 @@
 
 In every trial shares, means and standard deviations of eight groups are drawn from the prior, records from these, and
 one release of mean(x, x**2, by=g) from the records. The rank of each true number among 99 draws is uniform if the
-posterior is right. Methods:
+posterior is right. The number of people is public, or under add-remove stated, or drawn from a prior and learnt
+(expected sizes are then those at its mean). Methods:
     grouped    `Grouped` as `infer` has it
     naive      the noisy counts, means and variances taken at face value: mean ~ N(m, s^2/n) with m, s, n as published,
                pooled by the usual normal formulas where groups are pooled
@@ -24,7 +25,7 @@ from noisewise.grouped.model import Grouped
 from noisewise.populations.population import Normal
 from noisewise.release import Release
 from noisewise.types import Floats
-from noisewise_papers.grouped_worlds import NOISES, RELATIONS, GroupWorld, gathered
+from noisewise_papers.grouped_worlds import NOISES, NUMBERS, GroupWorld, gathered
 from noisewise_papers.setting import Setting
 from noisewise_papers.study import Row, Rows, Setup, Study
 
@@ -59,7 +60,7 @@ class Cell:
 
     def trials(self, seeds: list[np.random.SeedSequence]) -> list[Trial]:
         """Truths, releases, posteriors and ranks."""
-        n = self.world.stated_n
+        n = self.world.n
         world = World(((self.world.plan("mean(x, x**2, by=g)"),),), self.population, n)
         sample = naive if self.method == "naive" else library_posterior("auto", "auto", RANKED, n, {})
         return run_trials(world, sample, RANKED, seeds)
@@ -88,16 +89,17 @@ def naive(releases: list[Release], population: Grouped, seed: int) -> Sampled:
         draws["sd.centre"] = np.exp(np.mean(np.log(sd)) + 0.2 * rng.standard_normal(RANKED))
         draws["sd.spread"] = np.std(np.log(sd)) * np.exp(rng.standard_normal(RANKED) / np.sqrt(2 * len(n)))
     draws["share"] = rng.dirichlet(n, RANKED)
+    draws["n"] = np.full(RANKED, np.rint(count.sum()))
     return Sampled(draws, float(RANKED))
 
 
 def measure(setup: Setup) -> Rows:
     """One row for each cell and kind of number."""
     cells = [
-        Cell(GroupWorld(SIZES, noise, setup["epsilon"], neighbours), pooled, method)
+        Cell(GroupWorld(SIZES, noise, setup["epsilon"], number), pooled, method)
         for noise in setup["noise"]
         for pooled in setup["pooled"]
-        for neighbours in setup["neighbours"]
+        for number in setup["n"]
         for method in setup["method"]
     ]
     found = gathered(setup, uniforms, cells, trials=setup["trials"], at_once=BATCH, what="trials")
@@ -124,7 +126,7 @@ def row_of(cell: Cell, name: str, u: Floats) -> Row:
     return {
         "noise": cell.world.noise,
         "pooled": cell.pooled,
-        "neighbours": cell.world.neighbours,
+        "n": cell.world.number,
         "method": cell.method,
         "number": stem,
         "people": SIZES[int(place.rstrip("]"))] if place else cell.world.total,
@@ -180,7 +182,13 @@ STUDY = Study(
     settings={
         "noise": Setting(str, ("gaussian",), "the noise", full=NOISES, choices=NOISES),
         "pooled": Setting(str, ("none", "mean"), "which parameters are pooled", full=WAYS, choices=WAYS),
-        "neighbours": Setting(str, ("change-one",), "the neighbour relation", full=RELATIONS, choices=RELATIONS),
+        "n": Setting(
+            str,
+            ("public",),
+            "who knows the number of people (under add-remove but for public)",
+            full=NUMBERS,
+            choices=NUMBERS,
+        ),
         "method": Setting(str, METHODS, "the method", choices=METHODS),
         "epsilon": Setting(float, 2.0, "epsilon of pure privacy, mu of Gaussian", above=0),
         "trials": Setting(int, 16, "trials of each cell", full=400, at_least=1),
@@ -188,7 +196,7 @@ STUDY = Study(
     columns=(
         "noise",
         "pooled",
-        "neighbours",
+        "n",
         "method",
         "number",
         "people",

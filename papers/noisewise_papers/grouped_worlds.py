@@ -12,15 +12,20 @@ from typing import TypeVar
 
 import numpy as np
 
+from noisewise.likelihood.size_prior import Size
 from noisewise.planning import Plan, plan
 from noisewise.privacy.guarantee import guarantee_from_dict
 from noisewise.schema import Bounded, Levels, Schema
 from noisewise.statistics import statistic
 from noisewise_papers.study import Setup
 
-__all__ = ["NOISES", "RELATIONS", "GroupWorld", "gathered"]
+__all__ = ["NOISES", "NUMBERS", "GroupWorld", "gathered"]
 
-NOISES, RELATIONS = ("laplace", "gaussian"), ("change-one", "add-remove")
+NOISES = ("laplace", "gaussian")
+# Who knows the number of people: everybody (change-one); under add-remove the analyst, or nobody.
+NUMBERS = ("public", "stated", "learnt")
+MOST = 40_000  # people, where their number is learnt
+SURENESS = 40  # its prior has an sd of 1/sqrt(40) of its mean, a sixth
 GUARANTEES = {"laplace": ("pure-dp", "epsilon"), "gaussian": ("gaussian-dp", "mu")}
 Cell = TypeVar("Cell")
 Value = TypeVar("Value")
@@ -29,12 +34,12 @@ Task = Callable[[np.random.Generator, tuple[Cell, int]], dict[str, list[Value]]]
 
 @dataclass(frozen=True, slots=True)
 class GroupWorld:
-    """Groups of these sizes, expected or true; the noise, its guarantee's number, and the neighbour relation."""
+    """Groups of these sizes, expected or true; the noise, its guarantee, and who knows the number of people."""
 
     sizes: tuple[int, ...]
     noise: str
     epsilon: float
-    neighbours: str = "change-one"
+    number: str = "public"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -45,18 +50,29 @@ class GroupWorld:
         return sum(self.sizes)
 
     @property
-    def stated_n(self) -> int | None:
-        """What the analyst has to state: the number of people where it is private."""
-        return None if self.neighbours == "change-one" else self.total
+    def n(self) -> Size | None:
+        """What the analyst says of the number of people: nothing where it is public, else the number or its prior."""
+        return {"public": None, "stated": self.total, "learnt": self._prior}[self.number]
+
+    @property
+    def _prior(self) -> Size:
+        from scipy import stats
+
+        return stats.nbinom(SURENESS, SURENESS / (SURENESS + self.total))
+
+    @property
+    def _schema(self) -> Schema:
+        columns: dict[str, Bounded | Levels] = {"x": Bounded(0, 100), "g": Levels(self.names)}
+        if self.number == "public":
+            return Schema(columns, n=self.total, neighbours="change-one")
+        most = {"stated": self.total, "learnt": MOST}[self.number]
+        return Schema(columns, n_max=most, neighbours="add-remove")
 
     def plan(self, text: str) -> Plan:
         """The release of a statistic, such as mean(x, by=g)."""
-        columns: dict[str, Bounded | Levels] = {"x": Bounded(0, 100), "g": Levels(self.names)}
-        public, most = (self.total, None) if self.stated_n is None else (None, self.total)
-        schema = Schema(columns, n=public, n_max=most, neighbours=self.neighbours)
-        kind, number = GUARANTEES[self.noise]
-        guarantee = guarantee_from_dict({"kind": kind, number: f"{self.epsilon:g}"})
-        return plan(statistic(text), schema, guarantee=guarantee)
+        kind, unit = GUARANTEES[self.noise]
+        guarantee = guarantee_from_dict({"kind": kind, unit: f"{self.epsilon:g}"})
+        return plan(statistic(text), self._schema, guarantee=guarantee)
 
 
 def gathered(

@@ -245,7 +245,7 @@ WRONG = {
     "quantile True": ({"quantiles": [True]}, "quantiles = True"),
     "share of nothing": ({"shares": [None]}, "shares: 'None' is not a feature"),
     "share that is no condition": ({"shares": [X]}, "shares holds Feature"),
-    "share of another column": ({"shares": [nw.column("age") > 3]}, "nothing here answers for age > 3"),
+    "share of another column": ({"shares": [nw.column("age") > 3]}, "nothing here answers for the share with age > 3"),
     "share inf": ({"shares": [float("inf")]}, "shares holds inf"),
     "share dict": ({"shares": {"income": 3}}, "shares"),
     "level": ({"level": 1.5}, "level = 1.5"),

@@ -115,7 +115,7 @@ def made():
 
 @EVERY
 def test_every_row_is_a_number_with_its_interval_or_says_why_not(made, name):
-    found = made(name).answers(quantiles=[0.1, 0.9])
+    found = made(name).answers()
     assert len(found) > 0
     for row in found:
         if row.estimate is None:
@@ -128,6 +128,29 @@ def test_every_row_is_a_number_with_its_interval_or_says_why_not(made, name):
     for text in (str(found), found.to_markdown(), found.to_latex(), found._repr_html_()):
         assert text
         assert "nan" not in text.lower().replace("finance", "")
+
+
+@EVERY
+@pytest.mark.parametrize("asked", [{"quantiles": [0.1, 0.9]}, {"shares": [1]}])
+def test_what_is_asked_beyond_is_answered_where_there_is_a_law_of_a_number_and_else_refused(made, name, asked):
+    has_law = "median" in {row.quantity for row in made(name).answers()}
+    found, refusal = asked_or_refused(lambda: made(name).answers(**asked))
+    if not has_law:
+        assert next(iter(asked)) in refusal, refusal
+        return
+    added = {"quantile 0.1", "quantile 0.9"} if "quantiles" in asked else {"share above 1"}
+    assert added <= {row.quantity for row in found}
+
+
+@EVERY
+def test_the_mean_of_the_one_law_is_its_own_row_or_refused_in_a_sentence(made, name):
+    means = [row for row in made(name).answers() if row.quantity == "mean"]
+    found, refusal = asked_or_refused(lambda: made(name).quantity(lambda p: p.mean()))
+    if len(means) != 1:
+        assert ("Say of which" in refusal) == bool(means), refusal
+        assert ("no law of a number" in refusal) == (not means), refusal
+        return
+    np.testing.assert_allclose(found.draws, means[0].draws)
 
 
 @EVERY

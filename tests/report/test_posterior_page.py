@@ -105,6 +105,28 @@ def test_names_and_units_of_others_are_text() -> None:
     assert NASTY in Parsed(found._repr_html_()).texts["h2"][0]
 
 
+def test_a_model_without_laws_of_columns_is_drawn_once_and_no_prior_is_told_of_that_is_not_drawn() -> None:
+    schema = nw.Schema({"age": nw.Bounded(0, 9), "cost": nw.Bounded(0, 9)}, n=3000, neighbours="change-one")
+    model = nw.LinearRegression("age", "cost")
+    plan = nw.plan(nw.Moments(["age"], "cost"), schema, guarantee=nw.GaussianDP(2))
+    covariates = {"covariate_mean": [4.0], "covariate_covariance": [[2.0]]}
+    truth = {"intercept": 2, "age": 0.5, "noise_variance": 1, **covariates}
+    text = posterior_page(nw.infer(nw.simulate(plan, model, at=truth, seed=1), model, seed=1, progress=False))
+    assert text.count("Prior and posterior of each parameter") == 1
+    assert "Blue is what is known" in text
+    assert "dashed" not in text
+
+
+def test_a_survey_has_a_report_that_speaks_of_its_answers() -> None:
+    survey = nw.Survey(ONE_UNKNOWN, guarantee=nw.PureDP(2), queries="sign", n_particles=100, seed=1)
+    for k in range(6):
+        survey.answer(survey.query(), k % 2)
+    text = " ".join(word for words in Parsed(posterior_page(survey.posterior())).texts.values() for word in words)
+    assert "From answers under differential privacy" in text
+    assert "known after the answers, with its 90 % interval; dashed is what was assumed before" in text
+    assert "release" not in text.lower().replace("released", "")
+
+
 def test_a_point_has_a_report_without_intervals() -> None:
     found = nw.infer(released(INCOME), ONE_UNKNOWN, method="mle", progress=False)
     parsed = Parsed(posterior_page(found))

@@ -23,7 +23,7 @@ from noisewise.errors import InvalidArgument, NoisewiseError, Unsupported
 from noisewise.exact import fraction
 from noisewise.inference.answer_sources import Asked, Drawn
 from noisewise.inference.intervals import checked_level, equal_tailed
-from noisewise.inference.law_draws import probability
+from noisewise.inference.law_draws import ABOVE, QUANTILE, probability
 from noisewise.inference.point_errors import error_of
 from noisewise.inference.tables import TextTable
 from noisewise.inference.told import interval_words, number_words
@@ -184,14 +184,21 @@ def answers(posterior: Posterior, quantiles: object = (), shares: object = (), l
         for drawn in source.answers(asked):
             rows.append(summarised(posterior, drawn, share))
             answered.add(drawn.quantity)
-    if lost := [str(condition) for condition in asked.conditions if f"share with {condition}" not in answered]:
-        columns = ", ".join(source.column for source in sources if source.column)
+    if lost := [name for name in _asked_names(asked) if name not in answered]:
+        columns = ", ".join(dict.fromkeys(source.column for source in sources if source.column))
+        argument = "quantiles" if lost[0].startswith(QUANTILE) else "shares"
         raise InvalidArgument(
-            f"shares: nothing here answers for {lost[0]}; there are {columns or 'no columns by name'}.",
-            argument="shares",
+            f"{argument}: nothing here answers for the {lost[0]}; there are {columns or 'no columns by name'}.",
+            argument=argument,
         )
     notes = dict.fromkeys((*(row.note for row in rows if row.note), *column_units(posterior.releases).notes))
     return Answers(tuple(rows), share, tuple(notes))
+
+
+def _asked_names(asked: Asked) -> list[str]:
+    """What rows are called that answer what was asked beyond mean, sd and median."""
+    quantiles = [f"{QUANTILE}{q:g}" for q in asked.quantiles]
+    return quantiles + [f"{ABOVE}{x:g}" for x in asked.above] + [f"share with {one}" for one in asked.conditions]
 
 
 def read_asked(quantiles: object, shares: object) -> Asked:

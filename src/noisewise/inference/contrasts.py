@@ -232,8 +232,9 @@ def ranking(
     posterior.refuse_point("rank")
     sources = named_sources(posterior, quantity, column)
     if len(sources) < 2:
+        there = f"There is only {', '.join(filter(None, sources)) or 'one number'}"
         raise InvalidArgument(
-            f"There is only {', '.join(sources) or 'nothing'} to rank; a rank needs two groups or columns.",
+            f"{there} to rank; a rank needs two groups or columns.",
             argument="quantity",
         )
     drawn = [_drawn(source, quantity) for source in sources.values()]

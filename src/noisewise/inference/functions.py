@@ -19,6 +19,7 @@ from noisewise.exact import integer
 from noisewise.inference.answer_sources import AnswerSource, Drawn
 from noisewise.inference.answers import Quantity, summarised
 from noisewise.inference.intervals import checked_level
+from noisewise.inference.law_draws import MEDIAN
 from noisewise.printable import did_you_mean, shown
 from noisewise.types import Floats, Theta
 
@@ -82,10 +83,17 @@ class PopulationDraws:
         return self._only(f"share below {x!r}")
 
     def _only(self, name: str) -> Floats:
-        laws = [one for one in self.sources if one.quantities]
-        if len(laws) != 1:
-            there = ", ".join(one.group or one.column for one in laws[:20]) or "no laws of columns here"
-            raise InvalidArgument(f"Say of which: p[name].{name.split()[0]}(), with {there}.", argument="function")
+        laws = [one for one in self.sources if MEDIAN in one.quantities]
+        asked = name.split()[0]
+        if not laws:
+            raise InvalidArgument(
+                f"There is no law of a number here, so no {asked}(); p[name] is a parameter, as posterior.draws has "
+                "them.",
+                argument="function",
+            )
+        if len(laws) > 1:
+            there = ", ".join(one.group or one.column for one in laws[:20])
+            raise InvalidArgument(f"Say of which: p[name].{asked}(), with {there}.", argument="function")
         return laws[0].drawn(name).values
 
 

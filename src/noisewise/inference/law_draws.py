@@ -24,7 +24,7 @@ from noisewise.printable import did_you_mean, shown
 from noisewise.statistics.feature import Feature
 from noisewise.types import Floats, Theta
 
-__all__ = ["MEAN", "MEDIAN", "RECORDED", "SD", "LawDraws", "probability"]
+__all__ = ["ABOVE", "MEAN", "MEDIAN", "QUANTILE", "RECORDED", "SD", "LawDraws", "probability"]
 
 MEAN, SD, MEDIAN, RECORDED = "mean", "sd", "median", "mean as recorded"
 SHARE = "share"  # of all records, that are in the group

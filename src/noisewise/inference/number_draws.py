@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from noisewise.errors import InvalidArgument
 from noisewise.inference.answer_sources import Asked, Drawn, Headline
 from noisewise.printable import did_you_mean, shown
+from noisewise.types import Floats
 
 __all__ = ["NumberDraws"]
 
@@ -39,6 +40,10 @@ class NumberDraws:
                 argument="quantity",
             )
         return found
+
+    def share_of(self, level: object) -> Floats:
+        """The share of records with a level, or in a cell such as 'primary, yes'."""
+        return self.drawn(f"share of {level}").values
 
     def headlines(self) -> Sequence[Headline]:
         return self.told

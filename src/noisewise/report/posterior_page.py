@@ -27,7 +27,7 @@ from noisewise.inference.sentence import SURE, price_words, sentence
 from noisewise.inference.told import number_words
 from noisewise.report.canvas import NARROW, WIDE
 from noisewise.report.plots import trace_plot
-from noisewise.report.posterior_pictures import Sheet, group_numbers, has_groups, picture
+from noisewise.report.posterior_pictures import Sheet, group_numbers, has_groups, has_laws, picture
 from noisewise.report.release_tables import release_sections
 from noisewise.report.words import plain_number
 from noisewise.types import Floats
@@ -70,13 +70,14 @@ def posterior_sections(
     """What stands under the headline."""
     checked = posterior.check_sentence()  # first: the summary of a posterior tells what is known by then
     released = release_sections(posterior.releases) if posterior.releases else []
+    fit = [Section("Does the model fit the release?", _sentence(checked))] if posterior.releases else []
     if posterior.is_point:
         return [*answers_section(posterior), Section("How it was computed", str(posterior.verdict)), *released]
     return [
         *answers_section(posterior),
         *_contrast_section(posterior),
         _sureness_section(posterior, naive, why_no_naive),
-        Section("Does the model fit the release?", _sentence(checked)),
+        *fit,
         *released,
         *_statistic_section(posterior),
         *_diagnostics_sections(posterior),
@@ -107,7 +108,7 @@ def headline_of(posterior: Posterior) -> str:
 def lead_of(posterior: Posterior) -> str:
     """Where the answer comes from; before it, in the verdict's words, why to take care."""
     count = len(posterior.releases)
-    source = "a release" if count == 1 else f"{count} releases"
+    source = {0: "answers", 1: "a release"}.get(count, f"{count} releases")
     price = price_words(posterior.releases) if count else ""
     lead = (
         f"From {source} under differential privacy{price}. The noise that protects the records is part of the model, "
@@ -130,7 +131,7 @@ def drawn(posterior: Posterior, kind: str, alt: str, caption: str = "", sheet: S
 
 
 def headline_pictures(posterior: Posterior) -> list[Picture]:
-    """The one picture that shows the answer: groups, else the law of the column; none for a point."""
+    """The one picture that shows the answer: groups, else the law of the column, else its unknowns; none of a point."""
     if posterior.is_point:
         return []
     if has_groups(posterior):
@@ -251,17 +252,19 @@ def _sureness_section(posterior: Posterior, naive: Posterior | None, why: str) -
             "that promises. Intervals that are too narrow miss the truth more often than they say."
         )
         tables.append(_naive_table(posterior, naive))
-    pictures = [] if has_groups(posterior) else [_parameters_picture(posterior, naive)]
+    is_drawn = has_groups(posterior) or (naive is None and not has_laws(posterior))  # under the headline, or last
+    pictures = [] if is_drawn else [_parameters_picture(posterior, naive)]
     return Section("How sure, and why", text, pictures=pictures, tables=tables)
 
 
 def _parameters_picture(posterior: Posterior, naive: Posterior | None) -> Picture:
     compared = "" if naive is None else " The orange curve ignores the noise, and promises more than is known."
-    caption = (
-        f"Blue is what is known after the release, with its {100 * LEVEL:g} % interval; dashed is what was assumed "
-        f"before.{compared}"
-    )
-    sheet = replace(_sheet(sum(1 for _ in posterior.scalars())), naive=naive)
+    names = [name for name, _ in posterior.scalars()]
+    sheet = replace(_sheet(len(names)), naive=naive)
+    has_priors = any(posterior.model.prior_of(name) is not None for name in names[: sheet.panels])
+    before = "; dashed is what was assumed before" if has_priors else ""
+    source = "release" if posterior.releases else "answers"
+    caption = f"Blue is what is known after the {source}, with its {100 * LEVEL:g} % interval{before}.{compared}"
     return drawn(posterior, "parameters", "Prior and posterior of each parameter", caption, sheet)
 
 
@@ -283,6 +286,8 @@ def _naive_table(posterior: Posterior, naive: Posterior) -> Table:
 
 def _statistic_section(posterior: Posterior) -> list[Section]:
     title = "What the confidential statistic probably was"
+    if not posterior.releases:
+        return []
     try:
         found = posterior.statistic
     except NoisewiseError as error:

@@ -16,7 +16,7 @@ from typing import Protocol, cast
 
 import numpy as np
 
-from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.errors import InvalidArgument, NoisewiseError, Unsupported
 from noisewise.inference.answer_sources import AnswerSource
 from noisewise.inference.answers import Quantity, summarised
 from noisewise.inference.contrasts import contrast
@@ -31,7 +31,7 @@ from noisewise.report.plots import posterior_plot
 from noisewise.report.published import Published, group_means, published_bars, published_marks
 from noisewise.types import Floats, Theta
 
-__all__ = ["KINDS", "Sheet", "has_groups", "picture"]
+__all__ = ["KINDS", "Sheet", "has_groups", "has_laws", "picture"]
 
 MOST_PANELS = 12
 MOST_PAIRED = 5  # groups of which every pair is compared; of more, each with the first
@@ -106,6 +106,14 @@ def has_groups(posterior: Posterior) -> bool:
         return False
 
 
+def has_laws(posterior: Posterior) -> bool:
+    """Whether there is a law of a column to draw; False also for what has no answers."""
+    try:
+        return bool(_laws(posterior))
+    except NoisewiseError:
+        return False
+
+
 def parameters_picture(posterior: Posterior, path: Target, sheet: Sheet) -> bytes:
     """Each unknown's posterior against its prior and, where given, the posterior that ignores the noise."""
     ignoring = {} if sheet.naive is None else dict(sheet.naive.scalars())
@@ -117,7 +125,7 @@ def parameters_picture(posterior: Posterior, path: Target, sheet: Sheet) -> byte
 
 def distribution_picture(posterior: Posterior, path: Target, sheet: Sheet) -> bytes:
     """The fitted law of every column, in every group, as far as panels go."""
-    laws = [cast(Lawful, source) for source in posterior.answer_sources() if not missing_members(source, Lawful)]
+    laws = _laws(posterior)
     if not laws:
         raise Unsupported(
             "There is no law of a column to draw: kind='distribution' is for populations. Use kind='parameters'."
@@ -199,6 +207,10 @@ def _contrasts(posterior: Posterior, path: Target, sheet: Sheet, kind: str) -> b
     return contrast_plot(
         rows, path, x_label=label, reference=reference, level=sheet.level, width=sheet.width, is_clear=sheet.is_clear
     )
+
+
+def _laws(posterior: Posterior) -> list[Lawful]:
+    return [cast(Lawful, source) for source in posterior.answer_sources() if not missing_members(source, Lawful)]
 
 
 def _grouped(posterior: Posterior) -> list[AnswerSource]:
