@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -75,6 +76,22 @@ def test_a_question_with_markup_in_it_is_shown_as_text(driver, tmp_path):
         driver.get(f"{server.url}/live")
         until(lambda: text_of(driver, "h1") == words.title)
         assert not driver.find_elements("css selector", "img")
+
+
+def test_axes_and_numbers_with_late_digits_are_told_apart_and_not_cut_off(driver, tmp_path):
+    population = nw.Normal(mean=stats.norm(1_000_005, 2), sd=stats.halfnorm(scale=2))
+    query = nw.Query.clip(1_000_000, 1_000_010, guarantee=nw.PureDP(1))
+    with served(tmp_path, population=population, queries=query) as server:
+        driver.get(f"{server.url}/live")
+        until(lambda: driver.find_elements("css selector", "#courses strong"))
+        middle, low, high = re.findall(r"1,000,0[\d.]+|999,[\d.]+", text_of(driver, "#courses p"))
+        sized(driver, 390, 844)
+        for canvas in driver.find_elements("css selector", "#courses svg, #fitted svg"):
+            names = canvas.find_elements("css selector", "text")
+            assert all(one.rect["x"] >= canvas.rect["x"] for one in names)
+            labels = [one.text for one in names if one.text.startswith(("1,00", "999,"))]
+            assert len(set(labels)) == len(labels)
+        assert len({low, middle, high}) == 3
 
 
 def test_several_columns_are_drawn_one_by_one(driver, tmp_path, rng):

@@ -230,6 +230,19 @@ def test_an_altered_law_is_refused_although_it_is_signed(driver, place, monkeypa
     check_refused(driver, place.link(), "noise is not what the promised guarantee asks for")
 
 
+def test_numbers_that_differ_in_late_digits_are_told_apart(driver, tmp_path):
+    ends = (100_000.2, 100_003.7)
+    with served(tmp_path, queries=nw.Query.cells(ends, guarantee=nw.PureDP(1))) as server:
+        question(driver, server.link())
+        assert [one.text for one in driver.find_elements("css selector", ".choice")] == [
+            "below 100,000.2 minutes", "100,000.2 to below 100,003.7 minutes", "100,003.7 minutes or more",
+        ]  # fmt: skip
+    with served(tmp_path, queries=nw.Query.clip(*ends, guarantee=nw.PureDP(1))) as server:
+        question(driver, server.link())
+        told = text_of(driver, "#screen")
+        assert "A number below 100,000.2 minutes counts as 100,000.2, one above 100,003.7 minutes as 100,003.7;" in told
+
+
 def test_an_altered_share_of_true_answers_is_refused(driver, tmp_path, monkeypatch):
     cells = nw.Query.cells([20.0, 40.0, 60.0], guarantee=nw.PureDP(1))
     with served(tmp_path, queries=cells) as server:

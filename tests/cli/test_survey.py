@@ -68,7 +68,8 @@ def test_a_survey_from_its_spec_to_its_release(home, run, rng):
             stderr=log,
         )
     try:
-        until(lambda: urllib.request.urlopen(f"{url}/healthz", timeout=5).read() == b"ok\n", 90)
+        until(lambda: "page sha256" in Path("serve.log").read_text(), 90)  # links are told when they can be opened
+        assert urllib.request.urlopen(f"{url}/healthz", timeout=5).read() == b"ok\n"
         for _ in range(12):
             query = nw.Query.from_dict(posted(f"{url}/api/query", {})["query"])
             posted(f"{url}/api/answer", {"id": query.id, "value": simulated_answer(rng, query, 35.0).value})
@@ -111,6 +112,37 @@ def test_invitations_are_written_for_the_operator_alone(home, run):
     assert all(re.fullmatch(r"http://127\.0\.0\.1:\d+/#k=[\w-]{87}&i=[\w-]{24}", link) for link in links)
     assert stat.S_IMODE(Path("links.txt").stat().st_mode) == 0o600
     assert len(run("survey", "invite", "way.toml", "2")[1].split()) == 2
+    code, _, err = run("survey", "invite", "way.toml", "5", "--out", "links.txt")
+    assert code == 2
+    assert "shown only once" in err.replace("\n", " ")
+    assert Path("links.txt").read_text().split() == links
+    run("survey", "close", "way.toml")
+    code, _, err = run("survey", "invite", "way.toml", "2")
+    assert code != 0
+    assert "closed" in err
+
+
+def test_what_is_known_is_told_without_powers_of_ten(home, run):
+    """Incomes of tens of thousands, on the terminal and in the words of the next question."""
+    from noisewise.cli.survey_actions import announcement, begin
+    from noisewise.cli.survey_spec import SurveySpec
+    from noisewise.collector.board import Board
+    from noisewise.collector.bulletin import Bulletin
+    from noisewise.collector.learner import Learner
+
+    run("survey", "new", "way.toml", "--population", "normal(mean=norm(45000, 3000), sd=halfnorm(scale=20000))")
+    spec = SurveySpec.read(Path("way.toml"))
+    token = begin(spec, simulated=True, wants_token=False)
+    board = Board(spec.store())
+    learner = Learner(board.store)
+    learner.step()
+    Bulletin(board, learner, board.words).look(is_closed=False)
+    said = run("survey", "watch", "way.toml", "--once")[1]
+    low, high = map(float, re.findall(r"mean \d+ \[(\d+), (\d+)\]", said.replace("\n", " "))[0])
+    assert 35_000 < low < 45_000 < high < 55_000
+    assert "e+" not in said + str(json.loads(board.read("shown"))["asking"])
+    assert f"admin={token}" in announcement(spec, token)
+    assert "--new-admin-token makes another" in announcement(spec, None)
 
 
 def test_a_store_of_another_survey_is_refused(home, run):

@@ -126,6 +126,22 @@ def test_questions_in_words():
     assert "between 0 and 120" in question_words(Query.clip(0, 120, guarantee=PureDP(1)), "")
 
 
+@pytest.mark.parametrize(
+    ("edges", "said"),
+    [
+        ([45_321.57], "below 45321.6, or not"),
+        ([12_345.5], "below 12345.5, or not"),  # between two counts
+        ([100_000.2, 100_003.7], "which of 3 ranges, split at 100000.2, 100003.7"),
+        ([4.961305, 27.038695], "which of 3 ranges, split at 4.961, 27.04"),
+        ([0, 123_456.7], "which of 3 ranges, split at 0, 123457"),
+        ([-1e-7, 2e-7], "which of 3 ranges, split at -1e-07, 2e-07"),
+        ([0], "below 0, or not"),
+    ],
+)
+def test_ranges_are_told_apart(edges, said):
+    assert question_words(Query.cells(edges, guarantee=PureDP(1)), "") == said
+
+
 def test_several_columns_and_levels_are_shown_one_by_one(tmp_path):
     """A density for numbers and shares for levels, each of its own column's draws, in the words of the survey."""
     population = Joint(

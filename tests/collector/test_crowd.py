@@ -9,6 +9,7 @@ from noisewise.collector import crowd as room
 from noisewise.collector.crowd import LARGEST, Crowd
 from noisewise.collector.desk import Desk
 from noisewise.collector.learner import POOL, Learner, replay
+from noisewise.errors import Unsupported
 from noisewise.online.simulate import simulated_answer
 
 
@@ -110,6 +111,27 @@ def test_answers_to_copies_count_and_replay(place):
         pass
     assert learner.state.answers == 16 + 32 + 64
     assert bits(learner.state) == bits(replay(store))
+
+
+def test_a_crowd_of_a_survey_that_can_ask_no_more_gets_what_is_left(place, monkeypatch):
+    """Nothing can be designed any more: the learner's process goes on, and learns what is still answered."""
+
+    def nothing(*_):
+        raise Unsupported("no question is fine enough")
+
+    store, learner, crowd, _ = place
+    looked(store, crowd)
+    monkeypatch.setattr(room, "planned_query", nothing)
+    rng = generator()
+    with Desk(store) as desk:
+        queries = drained(desk)
+        assert looked(store, crowd) == 0
+        for query in queries:
+            desk.answer(query.id, simulated_answer(rng, query, income(rng)).value)
+    while learner.step():
+        with store.session() as session:
+            crowd.freshen(session)
+    assert learner.state.answers == len(queries) == POOL
 
 
 def test_a_learner_far_behind_lets_people_wait(place, monkeypatch):

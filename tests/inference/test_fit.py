@@ -124,6 +124,37 @@ def test_what_the_answer_rests_on_is_said_beside_a_check_too(rng):
     assert "rests" not in note
 
 
+def answers_of(*queries):
+    """One person's answer to each query, of people of their own."""
+    law = {False: [0], True: [0, 1, 0]}
+    return tuple(
+        nw.Release.of(query.plan(), law[query.edges is not None], dataset=f"p{k}", ledger_head=None, simulated=True)
+        for k, query in enumerate(queries)
+    )
+
+
+def test_cells_that_are_open_at_their_ends_clamp_nobody():
+    queries = [nw.Query.cells([edge, edge + 9], guarantee=nw.PureDP(1)) for edge in (20, 30, 40)]
+    said = bounds_sentences(answers_of(*queries), NORMAL, theta(45, 25))
+    assert said.warnings == said.notes == ()
+
+
+def test_questions_that_clip_to_ranges_of_their_own_are_told_in_one_sentence():
+    """As many sentences as questions would drown what else the verdict says; shares against scipy."""
+    queries = [nw.Query.clip(low, high, guarantee=nw.GaussianDP(1)) for low, high in ((0, 50), (20, 60), (10, 90))]
+    said = bounds_sentences(answers_of(*queries), NORMAL, theta(45, 25))
+    beyond = [1 - np.diff(stats.norm.cdf([q.low, q.high], 45, 25))[0] for q in queries]
+    (note,) = said.notes
+    assert (
+        f"3 ranges, beyond which the fitted population puts {100 * min(beyond):.2g} to {100 * max(beyond):.2g} %"
+        in note
+    )
+    assert not said.warnings
+    assert bounds_sentences(answers_of(*queries), NORMAL, theta(35, 1)).notes == ()
+    (note,) = bounds_sentences(answers_of(queries[0], queries[0]), NORMAL, theta(45, 25)).notes  # one range, as ever
+    assert "above 50 of x, taken as clamped" in note
+
+
 def test_an_uncertain_share_is_no_warning(rng):
     """Hardly any budget: the prior's own mass beyond the bounds is not what the records say."""
     made = nw.plan(nw.Mean(X, X**2), schema("refuse"), guarantee=nw.GaussianDP("0.001"))

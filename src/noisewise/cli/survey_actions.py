@@ -22,6 +22,7 @@ from noisewise.collector.store import create, open_store
 from noisewise.collector.web import page, page_digest
 from noisewise.errors import InvalidSpec, SurveyError
 from noisewise.files import OWN, checked_place, write_whole
+from noisewise.inference.told import number_words
 from noisewise.online.store import settings_to_dict
 from noisewise.printable import printable
 
@@ -53,6 +54,12 @@ def invite_people(file: Path, count: int, out: Path | None) -> None:
     """Make invitation links."""
     spec = SurveySpec.read(file)
     place = None if out is None else checked_place(out, "--out")
+    if place is not None and place.exists():
+        raise InvalidSpec(
+            f"{printable(place)} is there already, and links are shown only once: give another name. No invitation "
+            "was made.",
+            where="--out",
+        )
     store = spec.store()
     board = Board.open(store)
     if not board.words.invited:
@@ -76,7 +83,8 @@ def watch_survey(file: Path, *, once: bool) -> None:
     while True:
         shown, numbers = loads(board.read("shown") or "{}"), operator_numbers(board, store)
         known = "  ".join(
-            f"{name} {middle:.4g} [{low:.4g}, {high:.4g}]"
+            f"{name} {number_words(middle, low, high, None)} [{number_words(low, low, high, None)}, "
+            f"{number_words(high, low, high, None)}]"
             for name, (low, middle, high) in shown.get("intervals", {}).items()
         )
         is_closed = store.standing().is_closed
@@ -172,7 +180,9 @@ def announcement(spec: SurveySpec, token: str | None) -> str:
         lines.append(f"  invitations    noisewise survey invite {printable(spec.path)} 10")
     else:
         lines.append(f"  people open    {link(spec, board)}")
-    if token is not None:
+    if token is None:
+        lines.append("  your own page  by the link shown at the first start; --new-admin-token makes another")
+    else:
         lines.append(f"  your own page  {spec.url}/live#admin={token}")
         lines.append("                 (keep this link: only a hash of its token is stored)")
     lines.append(f"  page sha256    {page_digest()}")

@@ -174,6 +174,7 @@ def invite(store: Store, count: int) -> list[str]:
         raise InvalidArgument(f"Make 1 to {MOST_INVITATIONS} invitations at a time.", argument="count")
     made = [secrets.token_urlsafe(18) for _ in range(count)]
     with store.session() as session, session.transaction(is_aside=True):
+        session.check_open()
         for hash in sorted(_digest("invitation", one) for one in made):  # the order tells nothing
             session.run("INSERT INTO invitations VALUES (?, 0, NULL)", hash)
     return made

@@ -8,9 +8,11 @@ shown to the operator alone.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from json import dumps, loads
 
 import numpy as np
@@ -275,10 +277,24 @@ def _asked_words(query: Query, of: str, levels: Mapping[str, str]) -> str:
     if query.levels is not None:
         return f"which of {', '.join(levels.get(str(level), str(level)) for level in query.levels)}"
     if query.edges is None:
-        return f"a number between {query.low:.4g} and {query.high:.4g}{of}, with noise added"
-    if len(query.edges) == 1:
-        return f"below {query.edges[0]:.4g}{of}, or not"
-    return f"which of {len(query.edges) + 1} ranges, split at {', '.join(f'{e:.4g}' for e in query.edges)}{of}"
+        low, high = _told_apart([query.low or 0.0, query.high or 0.0])
+        return f"a number between {low} and {high}{of}, with noise added"
+    edges = _told_apart(query.edges)
+    if len(edges) == 1:
+        return f"below {edges[0]}{of}, or not"
+    return f"which of {len(edges) + 1} ranges, split at {', '.join(edges)}{of}"
+
+
+def _told_apart(numbers: Sequence[float]) -> list[str]:
+    """Numbers in order: whole digits, as many as tell them apart and two more; a single one has a decimal at least.
+
+    The pages tell the same numbers by the same rule, `digitsOf`.
+    """
+    top = max(map(abs, numbers)) or 1.0
+    gaps = [after - before for before, after in pairwise(numbers) if after > before]
+    whole = math.floor(math.log10(top)) + 1
+    between = math.ceil(math.log10(top / min(gaps))) + 2 if gaps else whole + 1
+    return [f"{number:.{min(max(4, whole, between), 15)}g}" for number in numbers]
 
 
 def _course_before(board: Board) -> list[Plain]:

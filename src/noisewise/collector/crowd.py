@@ -21,6 +21,7 @@ from json import dumps
 
 from noisewise.collector.learner import POOL, Learner
 from noisewise.collector.store import Session
+from noisewise.errors import Unsupported
 from noisewise.online.survey import planned_query
 
 __all__ = ["Crowd"]
@@ -79,7 +80,10 @@ class Crowd:
         ((last,),) = session.rows("SELECT max(number) FROM queries")
         first = 0 if last is None else int(last) + 1
         self._learnt = state.answers
-        designed = [planned_query(engine, state, first + k, "") for k in range(FRESH)]
+        try:
+            designed = [planned_query(engine, state, first + k, "") for k in range(FRESH)]
+        except Unsupported:  # nothing can be asked any more: the learner says why, and goes on learning
+            return
         plain = [query.to_dict() for query in designed]
         rows: list[object] = []  # written outside the transaction, so that nobody waits for it
         for place in range(self.wanted):

@@ -85,7 +85,7 @@ def reserved_port(host: str, port: int) -> socket.socket:
 
 
 def serve(where: str, listening: Listening, *, ready: Callable[[int], None] = lambda _: None) -> None:
-    """Run workers and learner until told to stop; `ready` is called with the port once they are started."""
+    """Run workers and learner until told to stop; `ready` is called with the port once the first visitor gets in."""
     reserved = reserved_port(listening.host, listening.port)
     port = int(reserved.getsockname()[1])
     context = multiprocessing.get_context("spawn")
@@ -101,9 +101,12 @@ def serve(where: str, listening: Listening, *, ready: Callable[[int], None] = la
 
     roles = range(listening.workers + 1)
     running = {role: started(role) for role in roles}
+    is_told = False
     try:
-        ready(port)
-        while not stopping.wait(RESTART_SECONDS):
+        while not stopping.wait(RESTART_SECONDS if is_told else LOOK_SECONDS):
+            if not is_told and is_heard(listening.host, port):
+                is_told = True
+                ready(port)
             for role in roles:
                 if not running[role].is_alive():
                     running[role] = started(role)
@@ -115,6 +118,13 @@ def serve(where: str, listening: Listening, *, ready: Callable[[int], None] = la
             if process.is_alive():
                 process.kill()
         reserved.close()
+
+
+def is_heard(host: str, port: int) -> bool:
+    """Whether somebody listens there by now."""
+    with suppress(OSError), socket.create_connection((host, port), timeout=1):
+        return True
+    return False
 
 
 def work(where: str, host: str, port: int, settings: ServerSettings) -> None:

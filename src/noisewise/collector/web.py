@@ -129,6 +129,7 @@ class Front:
             }
         )
         self._shown: tuple[float, str] = (0.0, "{}")
+        self._exporting, self._published = asyncio.Lock(), b""  # the release of a survey that is closed
         self.streams = 0
         self.is_leaving = False  # then streams end by themselves
 
@@ -213,11 +214,13 @@ class Front:
             self.streams -= 1
 
     async def export(self, request: Request) -> Response:
-        if not self._is_admin(request):
-            standing = await asyncio.to_thread(self.store.standing)
-            if not standing.is_closed:
-                raise Refusal(403, "The answers are published when the survey is closed.")
-        data = (await asyncio.to_thread(export, self.store)).to_bytes()
+        is_admin, standing = self._is_admin(request), await asyncio.to_thread(self.store.standing)
+        if not (is_admin or standing.is_closed):
+            raise Refusal(403, "The answers are published when the survey is closed.")
+        async with self._exporting:  # one at a time, and the last one once: anybody may ask for it again and again
+            data = self._published or await asyncio.to_thread(lambda: export(self.store).to_bytes())
+            if standing.is_closed:
+                self._published = data
         named = {"Content-Disposition": f'attachment; filename="{self.store.name}.release.json"', **NO_STORE}
         return Response(data, media_type="application/json", headers=named)
 

@@ -111,12 +111,15 @@ def bounds_sentences(releases: tuple[NoisyValue, ...], population: AnyPopulation
     seen = set()
     middle = {name: np.mean(np.asarray(value), axis=0, keepdims=True) for name, value in theta.items()}
     some = {name: value[:: max(1, len(value) // FEW_ROWS)] for name, value in theta.items()}
+    ranges = _clipped_ranges(releases)
     for release in releases:
         for column in release.statistic.columns():
             entry = release.schema.column(column)
             if not isinstance(entry, Bounded) or (column, entry.low, entry.high) in seen:
                 continue
             seen.add((column, entry.low, entry.high))
+            if _is_clipped_answer(release) and len(ranges[column]) != 1:
+                continue
             below, above = shares_beyond(population, column, entry, theta)
             share = below + above
             if not np.all(np.isfinite(share)) or float(share.mean()) < TOLD:
@@ -136,7 +139,37 @@ def bounds_sentences(releases: tuple[NoisyValue, ...], population: AnyPopulation
                 sentence += f" {_resting(release)}"
             warns = is_large and is_refused and not counted.checks_shape
             (warnings if warns else notes).append(sentence)
+    for column, entries in ranges.items():
+        notes += _ranges_sentence(population, column, entries, some) if len(entries) > 1 else ()
     return Sentences(tuple(warnings), tuple(notes))
+
+
+def _is_clipped_answer(release: NoisyValue) -> bool:
+    """Whether single people answered, each after clipping to the bounds of their question."""
+    return release.statistic.is_local and release.schema.outside == "clamp"
+
+
+def _clipped_ranges(releases: tuple[NoisyValue, ...]) -> dict[str, list[Bounded]]:
+    """To which ranges questions clip each column. Cells are open at their ends: there nobody is clipped."""
+    found: dict[str, dict[Bounded, None]] = {}
+    for release in filter(_is_clipped_answer, releases):
+        for column in release.statistic.columns():
+            entry, own = release.schema.column(column), found.setdefault(column, {})
+            if isinstance(entry, Bounded) and not release.statistic.is_categorical(release.schema):
+                own[entry] = None
+    return {column: list(own) for column, own in found.items()}
+
+
+def _ranges_sentence(population: AnyPopulation, column: str, entries: list[Bounded], theta: Theta) -> tuple[str, ...]:
+    """What the fitted population puts beyond the ranges of many questions: a survey asks about hundreds of them."""
+    shares = [float(np.add(*shares_beyond(population, column, entry, theta)).mean()) for entry in entries]
+    least, most = min(shares), max(shares)
+    if not np.isfinite(shares).all() or most < TOLD:
+        return ()
+    return (
+        f"Questions clip {column} to {len(entries)} ranges, beyond which the fitted population puts {100 * least:.2g} "
+        f"to {100 * most:.2g} %; their answers are taken as clipped.",
+    )
 
 
 def group_bounds_sentences(
