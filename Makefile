@@ -11,7 +11,7 @@ WORKERS ?= 2
 # Tests draw fresh entropy for every change of the code, and the same again until the next (conftest.py).
 export NOISEWISE_TEST_SEED ?= $(shell git log -1 --format=%H -- src papers/noisewise_papers 2>/dev/null)
 
-.PHONY: demo test test-all test-grids test-spark test-postgres browser test-browser lint marks bench docs clean
+.PHONY: demo test test-all test-grids test-spark test-postgres browser test-browser lint marks bench docs dist clean
 
 $(READY): pyproject.toml papers/pyproject.toml requirements-dev.txt
 	$(PYTHON) -c 'import sys; sys.exit("Noisewise needs Python 3.11 or newer; run make PYTHON=python3.11") if sys.version_info < (3, 11) else None'
@@ -65,5 +65,16 @@ bench: $(READY)
 docs: $(READY)
 	$(BIN)/mkdocs build --strict
 
+# Wheel and sdist, each installed into an empty environment of its own, where the demo must run.
+dist: $(READY)
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist .
+	for file in dist/*; do \
+	  rm -rf dist-try && $(PYTHON) -m venv dist-try && \
+	  dist-try/bin/python -m pip install --quiet --disable-pip-version-check -c requirements-dev.txt $$file && \
+	  (cd dist-try && bin/python -m noisewise --version && bin/python -m noisewise demo --out report) || exit 1; \
+	done
+	rm -rf dist-try
+
 clean:
-	rm -rf $(VENV) demo-report site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) demo-report dist dist-try site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

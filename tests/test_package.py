@@ -82,6 +82,17 @@ def test_the_room_of_regressions_can_be_called_whatever_was_imported_before(firs
     assert "noisewise.regression.formula" in loaded_after(code)
 
 
+def test_the_module_runs_as_the_command_does() -> None:
+    """`python -m noisewise` is there where no script stands in the path, and says its own name."""
+    command = [sys.executable, "-m", "noisewise"]
+    done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"noisewise {nw.__version__}\n"
+    refused = subprocess.run([*command, "show", "nothing.json"], capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert "nothing.json" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
 def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="nonsense"):
         nw.nonsense  # noqa: B018
@@ -97,7 +108,7 @@ def test_every_room_is_named_in_an_import_contract() -> None:
         if module.startswith("noisewise.")
     }
     rooms = {path.stem for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
-    assert rooms - {"__init__"} <= named
+    assert rooms - {"__init__", "__main__"} <= named  # the package itself, and the command line by another name
 
 
 def test_no_module_uses_a_global_random_generator_or_evaluates_text() -> None:

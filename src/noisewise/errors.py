@@ -14,7 +14,20 @@ LONGEST_MESSAGE = 4000
 
 
 class NoisewiseError(Exception):
-    """Something a user can understand and put right."""
+    """Something a user can understand and put right: the base of every error here.
+
+    Parameters
+    ----------
+    message
+        What happened, what was expected, how to fix it and what it cost; never a record.
+    fields
+        Its numbers and names, as attributes.
+
+    Examples
+    --------
+    >>> nw.NoisewiseError("Nothing was spent.", needed=1).needed
+    1
+    """
 
     def __init__(self, message: str, **fields: object) -> None:
         super().__init__(printable_lines(_shortened(str(message))))
@@ -41,23 +54,70 @@ def _rebuild(kind: type[NoisewiseError], message: str, fields: dict[str, object]
 
 
 class InvalidArgument(NoisewiseError, ValueError):
-    """A parameter of a public function is out of its domain. Field: `argument`."""
+    """A parameter of a public function is out of its domain. Field: `argument`.
+
+    Examples
+    --------
+    >>> try:
+    ...     nw.PureDP(-1)
+    ... except nw.InvalidArgument as error:
+    ...     print(error.argument)
+    epsilon
+    """
 
 
 class InvalidData(NoisewiseError, ValueError):
-    """Records do not fit the declared schema. Fields: `column`, `fault`; never a value."""
+    """Records do not fit the declared schema. Fields: `column`, `fault`; never a value.
+
+    Examples
+    --------
+    >>> schema = nw.Schema({"age": nw.Bounded(18, 90)}, n=2, neighbours="change-one", outside="refuse")
+    >>> try:
+    ...     nw.Table.read({"age": [23, 95]}, schema)
+    ... except nw.InvalidData as error:
+    ...     print(error.column)
+    age
+    """
 
 
 class InvalidRelease(NoisewiseError, ValueError):
-    """A release file is damaged, edited, or of an unknown version."""
+    """A release file is damaged, edited, or of an unknown version.
+
+    Examples
+    --------
+    >>> try:
+    ...     nw.Release.from_bytes(b'{"format": "noisewise-release/1"}')
+    ... except nw.InvalidRelease:
+    ...     print("not a release")
+    not a release
+    """
 
 
 class InvalidSpec(NoisewiseError, ValueError):
-    """A spec file (TOML) or a statistic written as text cannot be read. Field: `where`."""
+    """A spec file (TOML) or a statistic written as text cannot be read. Field: `where`.
+
+    Examples
+    --------
+    >>> try:
+    ...     nw.statistic("average(income)")
+    ... except nw.InvalidSpec as error:
+    ...     print(error.where)
+    average
+    """
 
 
 class Unsupported(NoisewiseError):
-    """The parts asked for do not fit together (mechanism, statistic, guarantee, neighbours)."""
+    """The parts asked for do not fit together (mechanism, statistic, guarantee, neighbours).
+
+    Examples
+    --------
+    >>> schema = nw.Schema({"income": nw.Bounded(0, 250)}, n_max=4000, neighbours="add-remove")
+    >>> try:
+    ...     nw.plan(nw.Mean("income"), schema, guarantee=nw.PureDP(1))
+    ... except nw.Unsupported:
+    ...     print("publish a sum and a count")
+    publish a sum and a count
+    """
 
 
 class Unregistered(Unsupported):
@@ -65,23 +125,75 @@ class Unregistered(Unsupported):
 
 
 class Incomparable(NoisewiseError, TypeError):
-    """Two guarantees of kinds that have no common scale were compared or added."""
+    """Two guarantees of kinds that have no common scale were compared or added.
+
+    Examples
+    --------
+    >>> try:
+    ...     nw.PureDP(1) + nw.GaussianDP(1)
+    ... except nw.Incomparable:
+    ...     print("no common scale")
+    no common scale
+    """
 
 
 class BudgetExceeded(NoisewiseError):
-    """A charge would pass the ledger's limit. Fields: `needed`, `remaining`, `limit`."""
+    """A charge would pass the ledger's limit. Fields: `needed`, `remaining`, `limit`. Nothing was spent.
+
+    Examples
+    --------
+    >>> query = nw.Query.clip(0, 100, guarantee=nw.PureDP(3))
+    >>> try:
+    ...     nw.respond(query, 37.5, cap=nw.PureDP(2))
+    ... except nw.BudgetExceeded as error:
+    ...     print(error.needed, error.limit)
+    epsilon = 3 epsilon = 2
+    """
 
 
 class LedgerError(NoisewiseError):
-    """The ledger cannot be opened, written or trusted. Field: `reason`."""
+    """The ledger cannot be opened, written or trusted. Field: `reason`.
+
+    Examples
+    --------
+    >>> try:
+    ...     nw.Ledger.open("nowhere.ledger")
+    ... except nw.LedgerError as error:
+    ...     print(error.reason)
+    there is no such file
+    """
 
 
 class DifferentRecords(LedgerError):
-    """The table is not the one this ledger has accounted for."""
+    """The table is not the one this ledger has accounted for. Nothing was spent.
+
+    Examples
+    --------
+    >>> schema = nw.Schema({"age": nw.Bounded(18, 90)}, n=3, neighbours="change-one")
+    >>> ledger = nw.Ledger.open("people.ledger", limit=nw.PureDP(2))
+    >>> made = nw.plan(nw.Mean("age"), schema, guarantee=nw.PureDP(1))
+    >>> first = nw.make_release(nw.Table.read({"age": [23, 45, 37]}, schema), made, ledger=ledger)
+    >>> try:
+    ...     nw.make_release(nw.Table.read({"age": [61, 62, 63]}, schema), made, ledger=ledger)
+    ... except nw.DifferentRecords:
+    ...     print("other records")
+    other records
+    """
 
 
 class SurveyError(NoisewiseError):
-    """A survey cannot do this: it is closed, a query was withdrawn, its store is busy or damaged. Field: `reason`."""
+    """A survey cannot do this: it is closed, a query was withdrawn, its store is busy or damaged. Field: `reason`.
+
+    Examples
+    --------
+    >>> survey = nw.Survey(nw.Normal(mean=stats.norm(40, 20), sd=15), guarantee=nw.PureDP(1), n_particles=200, seed=1)
+    >>> survey.close()
+    >>> try:
+    ...     survey.ask()
+    ... except nw.SurveyError as error:
+    ...     print(error.reason)
+    closed
+    """
 
 
 class PrecisionWarning(UserWarning):

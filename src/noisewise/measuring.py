@@ -81,10 +81,22 @@ class _Pattern:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Measurement(NoisyFile):
-    """A noisy value that was published elsewhere. Make one with `measurement(...)`; `Measurement.load(path)`, `.save`.
+    """A noisy value that was published elsewhere. Made by `measurement`; `Measurement.load(path)`, `.save`.
 
     It has the members of a Release that a likelihood reads, and no price: `guarantee` is what its publisher states, or
     None. `dataset` is empty where nobody has said whose records they are.
+
+    Attributes
+    ----------
+    statistic, schema, published, noise, dataset, guarantee, source
+        As they were stated.
+
+    Examples
+    --------
+    >>> schema = nw.Schema({"smokes": nw.Levels(["no", "yes"])}, n=500, neighbours="change-one")
+    >>> smokers = nw.Count(nw.column("smokes").equals("yes"))
+    >>> nw.measurement(smokers, schema, 142, noise=nw.geometric_noise(scale=2)).estimate
+    array([142.])
     """
 
     statistic: Statistic
@@ -205,23 +217,40 @@ def measurement(
 ) -> Measurement:
     """A noisy number that another tool published, to be learnt from by `infer`.
 
+    Nothing of it is checked. It is no release: it was not paid for here, and no ledger takes it.
+
     Parameters
     ----------
-    statistic: what was published: a sum, a mean, a count, a table, moments, local answers, sums and counts by group.
-    schema: the public facts of its records: bounds or levels of the columns, n (or n_max), neighbours.
-    value: the published number or numbers, in their units and in the order of `statistic.labels(schema)`; of local
+    statistic
+        What was published: a sum, a mean, a count, a table, moments, local answers, sums and counts by group.
+    schema
+        The public facts of its records: bounds or levels of the columns, n (or n_max), neighbours.
+    value
+        The published number or numbers, in their units and in the order of `statistic.labels(schema)`; of local
         answers all of them, or under randomized response how many gave each answer.
-    noise: as its publisher states it, on the published value: `laplace_noise(scale=)`, `gaussian_noise(sd=)`,
+    noise
+        As its publisher states it, on the published value: `laplace_noise(scale=)`, `gaussian_noise(sd=)`,
         `geometric_noise(scale=)` or `randomized_response(keep=, cells=)`.
-    dataset: whose records it is of, by a name of your own (or the data set of a release of the same records). Numbers
-        of one name are of the same records, those of different names of different ones. Without it the measurement is
-        learnt from alone.
-    guarantee: what its publisher promises; None where that is not stated. It is printed, and believed nowhere.
-    source: who published it, for the reader (at most 300 characters).
+    dataset
+        Whose records it is of, by a name of your own (or the data set of a release of the same records). Numbers of
+        one name are of the same records, those of different names of different ones. Default None: it is learnt from
+        alone.
+    guarantee
+        What its publisher promises. Default None: not stated. It is printed, and believed nowhere.
+    source
+        Who published it, for the reader (at most 300 characters). Default "".
 
-    Returns a Measurement. It is no release: it was not paid for here, and no ledger takes it.
+    Returns
+    -------
+    Measurement
 
-        nw.measurement(nw.Mean("age"), schema, 37.2, noise=nw.laplace_noise(scale=0.5), source="the annual report")
+    Examples
+    --------
+    >>> schema = nw.Schema({"age": nw.Bounded(0, 100)}, n=1200, neighbours="change-one")
+    >>> report = nw.measurement(nw.Mean("age"), schema, 37.2, noise=nw.laplace_noise(scale=0.5), source="annual report")
+    >>> population = nw.Normal(mean=stats.norm(40, 20), sd=15)
+    >>> round(nw.infer(report, population, seed=1, progress=False).mean["mean"], 1)
+    37.2
     """
     checked_statistic(statistic)
     checked_schema(schema)
@@ -245,9 +274,21 @@ def measurement(
 def randomized_response(*, keep: object, cells: int) -> StatedNoise:
     """Randomized response as a survey states it: the true cell with probability `keep`, each other one equally likely.
 
-    Parameters: `keep` is a probability (a Fraction or text such as "3/4" is exact), `cells` how many answers there are.
+    Parameters
+    ----------
+    keep
+        A probability (a Fraction or text such as "3/4" is exact).
+    cells
+        How many answers there are.
 
-        nw.randomized_response(keep="3/4", cells=2)
+    Returns
+    -------
+    StatedNoise
+
+    Examples
+    --------
+    >>> nw.randomized_response(keep="3/4", cells=2)
+    _Response(law=RandomizedResponse(keep=Fraction(3, 4), cells=2))
     """
     return stated_response(keep=keep, cells=cells)
 

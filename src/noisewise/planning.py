@@ -72,7 +72,26 @@ class Noise:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What would be released, and its bill. Make one with `plan(...)`."""
+    """What would be released, and its bill. Make one with `plan(...)`.
+
+    Attributes
+    ----------
+    schema, statistic, guarantee, mechanism, weights, part
+        As they were given, or settled.
+    law
+        The noise, as plain data.
+    lattice
+        The public steps in which values are published.
+    sensitivity
+        How far one record moves the weighted sums; None where it is not one number.
+
+    Examples
+    --------
+    >>> schema = nw.Schema({"income": nw.Bounded(0, 250)}, n=4000, neighbours="change-one")
+    >>> made = nw.plan(nw.Mean("income"), schema, guarantee=nw.PureDP(1))
+    >>> made.mechanism, float(made.sensitivity.value)
+    ('laplace', 1.0)
+    """
 
     schema: Schema
     statistic: Statistic
@@ -189,11 +208,39 @@ def plan(
     weights: Sequence[object] | None = None,
     part: tuple[object, object] | None = None,
 ) -> Plan:
-    """Settle everything public about a release: sensitivity, weights, lattice, noise law and price.
+    """Settle everything public about a release: sensitivity, weights, lattice, noise law and price. Reads no record.
 
-    `mechanism` is a name of the validity table, an optimal estimator (anything with exact `rows` and `actions`), or
-    None for the table's first choice. `part=(start, stop)` takes a fraction of the records: by position under
-    change-one, by key hash under add-remove.
+    Parameters
+    ----------
+    statistic
+        What would be published, such as `Mean("income")`.
+    schema
+        The public facts about the records.
+    guarantee
+        The price of the whole release, such as `PureDP(1)`.
+    mechanism
+        A name of the validity table (docs/mechanisms.md), or an optimal estimator (anything with exact `rows` and
+        `actions`). Default None: the first of the table that fits.
+    weights
+        How the budget is split among the components; larger is less noise. Default None: each component scaled to unit
+        range.
+    part
+        (start, stop), a fraction of the records such as (0, "1/10"): by position under change-one, by key hash under
+        add-remove. Default None: all of them.
+
+    Returns
+    -------
+    Plan
+        What `make_release` releases, `choose` ranks and `simulate` simulates.
+
+    Examples
+    --------
+    >>> schema = nw.Schema({"income": nw.Bounded(0, 250)}, n=4000, neighbours="change-one")
+    >>> print(nw.plan(nw.Mean("income"), schema, guarantee=nw.PureDP(1)).describe())
+    mean(income) over n = 4000; neighbours: change-one.
+    Price: epsilon = 1 (pure-dp), by the laplace mechanism.
+    Sensitivity of the weighted sums: 1 (L1, exact: the ends of all ranges are reached together).
+      mean(income)  sd 0.08839
     """
     checked_statistic(statistic)
     checked_schema(schema)

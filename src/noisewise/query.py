@@ -38,7 +38,28 @@ UNNAMED = "x"  # the column of a query that names none
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Query:
-    """One private question: clip and add noise (`low`, `high`), name a cell (`edges`) or a level. Plain data."""
+    """One private question: clip and add noise (`low`, `high`), name a cell (`edges`) or a level. Plain data.
+
+    Parameters
+    ----------
+    guarantee
+        What one answer costs.
+    low, high
+        The value is moved into [low, high], in its own unit, and gets noise.
+    edges
+        The answer is the cell between these edges, through randomized response.
+    levels
+        The answer is one of these levels, through randomized response.
+    id
+        A name of at most 200 characters, by which a retry is known. Default None.
+    column
+        What is asked about, where a person has several things. Default None.
+
+    Examples
+    --------
+    >>> nw.Query.cells([20, 40, 60], guarantee=nw.PureDP(2)).law.cells
+    4
+    """
 
     guarantee: Guarantee
     low: float | None = None
@@ -87,6 +108,13 @@ class Query:
     def clip(
         cls, low: float, high: float, *, guarantee: Guarantee, id: str | None = None, column: str | None = None
     ) -> Query:
+        """The value moved into [low, high], rounded to a public lattice, plus noise.
+
+        Examples
+        --------
+        >>> nw.Query.clip(0, 100, guarantee=nw.PureDP(2)).law
+        DiscreteLaplace(scale=(50.0,), step=(3.0517578125e-05,))
+        """
         return cls(guarantee=guarantee, low=low, high=high, id=id, column=column)
 
     @classmethod
@@ -94,6 +122,13 @@ class Query:
     def cells(
         cls, edges: Sequence[float], *, guarantee: Guarantee, id: str | None = None, column: str | None = None
     ) -> Query:
+        """The number of the cell that the value lies in, through randomized response.
+
+        Examples
+        --------
+        >>> nw.Query.cells([20, 40, 60], guarantee=nw.PureDP(2)).law.cells
+        4
+        """
         return cls(guarantee=guarantee, edges=edges, id=id, column=column)
 
     @classmethod
@@ -102,7 +137,9 @@ class Query:
     ) -> Query:
         """Which of these levels, through randomized response over all of them.
 
-        >>> Query.choice(["north", "south"], guarantee=PureDP(1)).law.cells   # doctest: +SKIP
+        Examples
+        --------
+        >>> nw.Query.choice(["north", "south"], guarantee=nw.PureDP(1)).law.cells
         2
         """
         return cls(guarantee=guarantee, levels=levels, id=id, column=column)
@@ -164,7 +201,21 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One person's noisy answer together with the query it answers."""
+    """One person's noisy answer together with the query it answers. Made by `respond`.
+
+    Parameters
+    ----------
+    query
+        What was asked.
+    value
+        The noisy answer as a whole number: of lattice steps, of the cell, or of the level.
+
+    Examples
+    --------
+    >>> answer = nw.Answer(nw.Query.choice(["no", "yes"], guarantee=nw.PureDP(1)), 1)
+    >>> nw.Answer.from_dict(answer.to_dict()) == answer
+    True
+    """
 
     query: Query
     value: int

@@ -88,7 +88,32 @@ class ReleaseFile(_Strict):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Release(NoisyFile):
-    """A published value with its own likelihood. `Release.load(path)`, `release.save(path)`."""
+    """A published value with its own likelihood. Made by `make_release`; `Release.load(path)`, `release.save(path)`.
+
+    Attributes
+    ----------
+    dataset
+        The random id of the records.
+    schema, statistic, weights, law, guarantee, part
+        Those of the plan.
+    value
+        The noisy value in whole steps of the lattice; `estimate` has it as people read it.
+    simulated
+        Whether the records were simulated.
+    ledger_head
+        The hash of the ledger's last entry before this one.
+    signed
+        The holder's word for a sensitivity that nobody has proved; else None.
+
+    Examples
+    --------
+    >>> schema = nw.Schema({"smokes": nw.Levels(["no", "yes"])}, n=500, neighbours="change-one")
+    >>> count = nw.plan(nw.Count(nw.column("smokes").equals("yes")), schema, guarantee=nw.PureDP(1))
+    >>> nw.simulate(count, nw.Bernoulli(p=0.3), seed=1).save("smokers.release.json")
+    >>> release = nw.Release.load("smokers.release.json")
+    >>> release.labels, release.estimate.shape
+    (("count(equals(smokes, 'yes'))",), (1,))
+    """
 
     dataset: str
     schema: Schema

@@ -36,7 +36,23 @@ ENTRIES = {"format", "survey", "simulated", "answers", "releases", "hash"}
 
 
 class SurveyRelease(Sequence[Release]):
-    """The answers of a survey, question by question; `infer(answers, population)` learns from all of them."""
+    """The answers of a survey, question by question; `infer(answers, population)` learns from all of them.
+
+    Parameters
+    ----------
+    name
+        The survey's.
+    releases
+        The answers to each question, as a release of local answers.
+    simulated
+        Whether the people were simulated.
+
+    Examples
+    --------
+    >>> yes_no = nw.Query.choice(["no", "yes"], guarantee=nw.PureDP(1))
+    >>> nw.SurveyRelease.of("smoking", {yes_no: [0, 1, 1, 0, 0]}, simulated=True).answers
+    5
+    """
 
     __slots__ = ("name", "releases", "simulated")
 

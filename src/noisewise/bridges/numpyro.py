@@ -34,15 +34,20 @@ def observe(
 
     Parameters
     ----------
-    name: of the term in the model.
-    release: a release or a measurement; or several of the same records, whose components are stacked in their order.
+    name
+        Of the term in the model.
+    release
+        A release or a measurement; or several of the same records, whose components are stacked in their order.
         Releases of other records are observed by terms of their own; two terms of the same records would be taken for
         independent, and no term can see the other: give those releases together.
-    mean, covariance: of one record's released features, in the order of `release.labels`: (d,) and (d, d), or two
+    mean, covariance
+        Of one record's released features, in the order of `release.labels`: (d,) and (d, d), or two
         numbers where there is one feature. They are those of the record as it was summed: of a clamped value, where
         the model lets values lie beyond the bounds. Sums, means, several counts or cliques are observed by them.
-    probabilities: of the cells of one table, of the true answers behind randomized response, or of being counted.
-    n: the number of records, where it is private (add-remove).
+    probabilities
+        Of the cells of one table, of the true answers behind randomized response, or of being counted.
+    n
+        The number of records, where it is private (add-remove).
 
         noisewise.bridges.numpyro.observe("smokers", release, probabilities=share)
     """

@@ -38,14 +38,19 @@ def observe(
 
     Parameters
     ----------
-    name: of the term in the model.
-    release: a release or a measurement; or several of the same records, whose components are stacked in their order.
+    name
+        Of the term in the model.
+    release
+        A release or a measurement; or several of the same records, whose components are stacked in their order.
         Releases of other records are observed by terms of their own.
-    mean, covariance: of one record's released features, in the order of `release.labels`: (d,) and (d, d), or two
+    mean, covariance
+        Of one record's released features, in the order of `release.labels`: (d,) and (d, d), or two
         numbers where there is one feature. They are those of the record as it was summed: of a clamped value, where
         the model lets values lie beyond the bounds. Sums, means, several counts or cliques are observed by them.
-    probabilities: of the cells of one table, of the true answers behind randomized response, or of being counted.
-    n: the number of records, where it is private (add-remove).
+    probabilities
+        Of the cells of one table, of the true answers behind randomized response, or of being counted.
+    n
+        The number of records, where it is private (add-remove).
 
     Returns the term, a PyMC potential. Sampling, diagnostics and the priors are PyMC's.
 

@@ -61,7 +61,31 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """Plans from best to worst. Print it, plot it, or release the `winner`."""
+    """Plans from best to worst. Made by `choose`; print it, plot it, or release the `winner`.
+
+    Attributes
+    ----------
+    ranking
+        A row for each plan: `plan`, `name`, `score`, `standard_error` (0 where nothing was simulated), `share` of the
+        best one's information, `method`.
+    score
+        What was ranked by.
+    belief
+        The parameter values at which it was averaged.
+    remarks
+        What the reader should know of the ranking, in sentences.
+    options
+        How information was asked for, to draw it again.
+
+    Examples
+    --------
+    >>> schema = nw.Schema({"income": nw.Bounded(0, 250)}, n=4000, neighbours="change-one")
+    >>> means = [nw.Mean(nw.column("income").clip(0, top)) for top in (50, 120)]
+    >>> plans = [nw.plan(mean, schema, guarantee=nw.GaussianDP(1)) for mean in means]
+    >>> choice = nw.choose(plans, nw.Normal(mean=stats.norm(50, 20), sd=20), progress=False)
+    >>> [row["statistic"] for row in choice.table]
+    ['mean(clip(income, 0, 120))', 'mean(clip(income, 0, 50))']
+    """
 
     ranking: tuple[Ranked, ...]
     score: Score
@@ -179,12 +203,49 @@ def choose(
 ) -> Choice:
     """Rank plans by the information of their releases about a population, or about what a posterior leaves open.
 
-    `score` is "gain" (the default: nats told beyond the belief), "trace", "logdet", "a-optimal", the name of a
-    parameter, or a function of matrices (K, P, P); see `scores`. `at` gives parameter values instead of averaging over
-    64 draws (`draws`) from prior or posterior.
-    Guarantees must be equal; `delta` first converts all to ApproxDP, `despite_guarantees=True` ranks unequal ones.
-    `n` is the number of records where plans keep it private. The same call gives the same ranking; another `seed` shows
-    how much of it is simulation. No record is needed, and nothing is spent.
+    No record is needed, and nothing is spent.
+
+    Parameters
+    ----------
+    plans
+        Two or more plans of one price, over as many records.
+    population
+        What is believed of the records, with a prior for each unknown; or a posterior of other records.
+    at
+        Values of the unknowns by name, one or several, to score at. Default None: averaged over draws.
+    score
+        "gain" (default: nats told beyond the belief), "trace", "logdet", "a-optimal", the name of a parameter, or a
+        function of matrices (K, P, P); docs/choosing.md tells them apart.
+    weights
+        Of the parameters in "trace" and "a-optimal", by name. Default None: 1 each.
+    likelihood
+        "auto" (default), or "clt" for the central limit theorem alone.
+    seed
+        Of what is simulated. The same call gives the same ranking; another seed shows how much of it is simulation.
+    n
+        The number of records, where plans keep it private.
+    draws
+        From prior or posterior. Default None: 64, or 16 where an order statistic is among the plans.
+    delta
+        Converts all guarantees to ApproxDP at this delta first. Default None: they must be equal.
+    despite_guarantees
+        True ranks plans of unequal guarantees. Default False.
+    progress
+        Whether progress is shown; or a function of (done, all). Default True.
+
+    Returns
+    -------
+    Choice
+        The plans from best to worst.
+
+    Examples
+    --------
+    >>> schema = nw.Schema({"income": nw.Bounded(0, 250)}, n=4000, neighbours="change-one")
+    >>> x = nw.column("income")
+    >>> plans = [nw.plan(nw.Mean(f), schema, guarantee=nw.GaussianDP(1)) for f in (x, x.clip(0, 120))]
+    >>> population = nw.Normal(mean=stats.norm(50, 20), sd=20)
+    >>> print(nw.choose(plans, population, progress=False).winner)
+    mean(clip(income, 0, 120)) by gaussian at mu = 1
     """
     given = checked_plans(plans)
     remarks = _check_guarantees(given, delta, despite=despite_guarantees)

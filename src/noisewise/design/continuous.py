@@ -67,8 +67,41 @@ def best_exponent(
 ) -> Optimum:
     """The exponent a in [low, high] for which mean(|f|^a) tells most (the sum, where n is private).
 
-    `population` is a population or a posterior; `score` is one of `choose`'s, by default "gain" over the belief and
-    "logdet" at given parameter values. The baseline is a = 1; `.compared` has the whole exponents of the range.
+    The baseline is a = 1; `.compared` has the whole exponents of the range.
+
+    Parameters
+    ----------
+    feature
+        f: a column, or a feature.
+    schema, guarantee, mechanism, part
+        As for `plan`.
+    population
+        A population with a prior for each unknown, or a posterior.
+    low, high
+        The range of a. Default "0.05" and 4.
+    at
+        Values of the unknowns, by name. Default None: averaged over draws.
+    score
+        One of `choose`'s. Default None: "gain" over the belief, "logdet" at given values.
+    likelihood
+        "auto" (default) or "clt".
+    n
+        The number of records, where that is private.
+    tolerance
+        The relative width at which the search ends. Default 0.01.
+
+    Returns
+    -------
+    Optimum
+        The best `values` and their `plan`, with the baseline beside it.
+
+    Examples
+    --------
+    >>> schema = nw.Schema({"x": nw.Bounded(-10, 10)}, n=400, neighbours="change-one")
+    >>> best = nw.best_exponent("x", schema, nw.Normal(mean=0, sd=stats.halfnorm(scale=3)), high=2,
+    ...                         guarantee=nw.GaussianDP(1), at={"sd": [2]}, tolerance=0.2)
+    >>> 0 < float(best.value) <= 2
+    True
     """
     family = Family.of(
         population, schema=schema, guarantee=guarantee, mechanism=mechanism, at=at, score=score,
@@ -118,8 +151,41 @@ def best_clamp(
 ) -> Optimum:
     """The interval [l, r] for which a statistic of clip(x, l, r) tells most, in place of one of x.
 
-    The statistic is Mean, Sum or Records (with noise) of features of one column x. `side` is "both", or "low" or "high"
-    for the one end that may move from the declared bound. The baseline is the statistic as given.
+    The baseline is the statistic as given.
+
+    Parameters
+    ----------
+    statistic
+        Mean, Sum or Records (with noise) of features of one column x.
+    schema, guarantee, mechanism, part
+        As for `plan`.
+    population
+        A population with a prior for each unknown, or a posterior.
+    side
+        "both" (default), or "low" or "high" for the one end that may move from the declared bound.
+    at
+        Values of the unknowns, by name. Default None: averaged over draws.
+    score
+        One of `choose`'s. Default None: "gain" over the belief, "logdet" at given values.
+    likelihood
+        "auto" (default) or "clt".
+    n
+        The number of records, where that is private.
+    tolerance
+        The relative width at which the search ends. Default 0.01.
+
+    Returns
+    -------
+    Optimum
+        The best `values` and their `plan`, with the baseline beside it.
+
+    Examples
+    --------
+    >>> schema = nw.Schema({"x": nw.Bounded(0, 1000)}, n=400, neighbours="change-one")
+    >>> best = nw.best_clamp(nw.Mean("x"), schema, nw.Normal(mean=stats.norm(50, 10), sd=20), side="high",
+    ...                      guarantee=nw.GaussianDP(1), at={"mean": [50]}, tolerance=0.1)
+    >>> 50 < float(best.values[1]) < 200
+    True
     """
     family = Family.of(
         population, schema=schema, guarantee=guarantee, mechanism=mechanism, at=at, score=score,
@@ -171,8 +237,39 @@ def best_weights(
     """The weights of a Mean or Sum of several features, i.e. the split of the budget, that tell most.
 
     Only their ratios matter: the first stays at its unit-range value, and the others are round multiples of theirs.
-    The baseline is unit-range weights. A score that adds up what is told about several parameters, such as "trace", can
-    be largest where some of them are not told at all.
+    The baseline is unit-range weights. A score that adds up what is told about several parameters, such as "trace",
+    can be largest where some of them are not told at all.
+
+    Parameters
+    ----------
+    statistic, schema, guarantee, mechanism, part
+        What would be released, as for `plan`, without its weights.
+    population
+        A population with a prior for each unknown, or a posterior.
+    at
+        Values of the unknowns, by name. Default None: averaged over draws.
+    score
+        One of `choose`'s. Default None: "gain" over the belief, "logdet" at given values.
+    likelihood
+        "auto" (default) or "clt".
+    n
+        The number of records, where that is private.
+    tolerance
+        The relative width at which the search ends. Default 0.01.
+
+    Returns
+    -------
+    Optimum
+        The best `values` and their `plan`, with the baseline beside it.
+
+    Examples
+    --------
+    >>> schema = nw.Schema({"x": nw.Bounded(0, 10)}, n=400, neighbours="change-one")
+    >>> best = nw.best_weights(nw.Mean("x", nw.column("x") ** 2), schema,
+    ...                        nw.Normal(mean=stats.norm(5, 1), sd=stats.halfnorm(scale=2)),
+    ...                        guarantee=nw.GaussianDP(1), at={"mean": [5], "sd": [2]}, tolerance=0.1)
+    >>> len(best.plan.weights)
+    2
     """
     family = Family.of(
         population, schema=schema, guarantee=guarantee, mechanism=mechanism, at=at, score=score,
@@ -223,8 +320,40 @@ def best_cells(
 ) -> Optimum:
     """The thresholds for which answers by randomized response, Records(f, cells=[...]), tell most.
 
-    `cells` is how many cells there are (2 to 8). None takes the best number, tried upwards until two in a row fall
-    behind; `.compared` has the others. The baseline is as many cells of equal probability (between the clamp's atoms).
+    The baseline is as many cells of equal probability (between the clamp's atoms).
+
+    Parameters
+    ----------
+    feature
+        f: a column, or a feature.
+    schema, guarantee, part
+        As for `plan`.
+    population
+        A population with a prior for each unknown, or a posterior.
+    cells
+        How many cells there are (2 to 8). Default None: the best number, tried upwards until two in a row fall behind;
+        `.compared` has the others.
+    at
+        Values of the unknowns, by name. Default None: averaged over draws.
+    score
+        One of `choose`'s. Default None: "gain" over the belief, "logdet" at given values.
+    n
+        The number of records, where that is private.
+    tolerance
+        The relative width at which the search ends. Default 0.01.
+
+    Returns
+    -------
+    Optimum
+        The best `values` and their `plan`, with the baseline beside it.
+
+    Examples
+    --------
+    >>> schema = nw.Schema({"x": nw.Bounded(0, 10)}, n=400, neighbours="change-one")
+    >>> best = nw.best_cells("x", schema, nw.Normal(mean=stats.norm(5, 1), sd=2), cells=2, guarantee=nw.PureDP(1),
+    ...                      at={"mean": [5]}, tolerance=0.1)
+    >>> 4 < float(best.value) < 6
+    True
     """
     family = Family.of(
         population, schema=schema, guarantee=guarantee, mechanism="randomized-response", at=at, score=score,

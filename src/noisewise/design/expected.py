@@ -74,7 +74,28 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Precision:
-    """What each budget would buy. Print it, `.plot(path)` it, or take its `.rows`."""
+    """What each budget would buy. Made by `precision`; print it, `.plot(path)` it, or take its `.rows`.
+
+    Attributes
+    ----------
+    rows
+        One for each answer and budget.
+    sentences
+        One for each release at its own budget.
+    meanings
+        What each planned guarantee means for one person.
+    cautions
+        What the reader should know of it.
+    words
+        The table as it is printed.
+
+    Examples
+    --------
+    >>> schema = nw.Schema({"income": nw.Bounded(0, 250)}, n=4000, neighbours="change-one")
+    >>> made = nw.plan(nw.Mean("income"), schema, guarantee=nw.PureDP(1))
+    >>> sorted(nw.precision(made, budgets=[1], progress=False).to_dict())
+    ['cautions', 'level', 'meanings', 'rows', 'sentences']
+    """
 
     rows: tuple[Expected, ...]
     sentences: tuple[str, ...]  # one for each release at its own budget
@@ -136,14 +157,34 @@ def precision(
 ) -> Precision:
     """What each budget would buy: expected 90 % intervals of the answers, before any record is touched.
 
-    plans:       what would be released, each on its own, with the kind of guarantee (and delta) it has
-    population:  what is believed of the records, for intervals of its unknowns; without it, of the noise alone
-    budgets:     values of epsilon, rho or mu; by default a tenth to ten times what each plan has
-    at:          values of the unknowns to look at; by default the middle of what is believed
-    n:           the number of records to reckon with; needed for unknowns and for means of groups where it is private
-                 (add-remove)
+    Parameters
+    ----------
+    plans
+        What would be released, each on its own, with the kind of guarantee (and delta) it has.
+    population
+        What is believed of the records, for intervals of its unknowns. Default None: of the noise alone.
+    budgets
+        Values of epsilon, rho or mu. Default None: a tenth to ten times what each plan has.
+    at
+        Values of the unknowns to look at. Default None: the middle of what is believed.
+    n
+        The number of records to reckon with; needed for unknowns and for means of groups where it is private.
+    seed
+        Of what is simulated. Default None.
+    progress
+        Whether progress is shown. Default True.
 
-        print(nw.precision(nw.plan(nw.Mean("income"), schema, guarantee=nw.PureDP(1)), population))
+    Returns
+    -------
+    Precision
+        Print it, `.plot(path)` it, or take its `.rows`.
+
+    Examples
+    --------
+    >>> schema = nw.Schema({"income": nw.Bounded(0, 250)}, n=4000, neighbours="change-one")
+    >>> made = nw.plan(nw.Mean("income"), schema, guarantee=nw.PureDP(1))
+    >>> len(nw.precision(made, budgets=["0.5", 1, 2], progress=False).rows)
+    3
     """
     listed = [checked_plan(one) for one in (plans if isinstance(plans, Sequence) else [plans])]
     if not listed:

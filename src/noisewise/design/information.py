@@ -71,7 +71,30 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Information:
-    """Fisher information of one plan, averaged over the parameter values `at`."""
+    """Fisher information of one plan, averaged over the parameter values `at`. Made by `information`.
+
+    Attributes
+    ----------
+    matrix
+        (P, P), rows and columns as in `parameters`.
+    matrix_error
+        The standard error of each entry; 0 where nothing was simulated.
+    parameters
+        The unknowns by name.
+    method
+        How it was computed.
+    likelihood
+        "exact" or "clt": whose law was used.
+    at
+        The parameter values.
+
+    Examples
+    --------
+    >>> schema = nw.Schema({"income": nw.Bounded(0, 250)}, n=4000, neighbours="change-one")
+    >>> made = nw.plan(nw.Mean("income"), schema, guarantee=nw.GaussianDP(1))
+    >>> nw.information(made, nw.Normal(mean=stats.norm(50, 20), sd=20), at={"mean": 50}).parameters
+    ('mean',)
+    """
 
     matrix: Array  # (P, P)
     matrix_error: Array  # (P, P), zero where nothing was simulated
@@ -118,8 +141,36 @@ def information(
 ) -> Information:
     """The Fisher information of a plan's release about the unknown parameters of a population.
 
-    `at` gives a number (or K numbers, averaged) for each unknown; None averages over the prior. `n` is the number of
-    records where the plan keeps it private (add-remove). `draws` is the size of whatever is simulated; `seed` its seed.
+    Parameters
+    ----------
+    plan
+        What would be released.
+    population
+        What is believed of the records, with a prior for each unknown.
+    at
+        A number (or K numbers, averaged) for each unknown, by name. Default None: averaged over the prior.
+    method
+        "auto" (default), or "monte-carlo" for the published algorithms.
+    likelihood
+        "auto" (default) or "clt".
+    seed
+        Of whatever is simulated. Default None.
+    n
+        The number of records, where the plan keeps it private (add-remove).
+    draws
+        The size of whatever is simulated. Default None: large enough for a stated standard error.
+
+    Returns
+    -------
+    Information
+        The matrix with its standard errors.
+
+    Examples
+    --------
+    >>> schema = nw.Schema({"smokes": nw.Levels(["no", "yes"])}, n=500, neighbours="change-one")
+    >>> count = nw.plan(nw.Count(nw.column("smokes").equals("yes")), schema, guarantee=nw.PureDP(1))
+    >>> round(nw.information(count, nw.Bernoulli(p=stats.uniform()), at={"p": 0.3}).value, 1)
+    2339.9
     """
     population = cast(AnyPopulation, population_for(population, [plan]))
     names = coordinate_names(population)

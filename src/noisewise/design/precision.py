@@ -165,9 +165,46 @@ def epsilon_for(
 ) -> Guarantee:
     """The smallest budget for which the predicted posterior sd of every parameter named in `sd` is at most that.
 
-    `kind` is "pure" (epsilon), "approx" (epsilon, at a given delta), "zcdp" (rho) or "gdp" (mu). The answer is rounded
-    up to three digits. A precision that sampling alone does not reach is refused, with the best that can be had.
-    Where the noise of an order statistic dominates, no formula is right and a `PrecisionWarning` says so.
+    The answer is rounded up to three digits. A precision that sampling alone does not reach is refused, with the best
+    that can be had. Where the noise of an order statistic dominates, no formula is right and a `PrecisionWarning` says
+    so.
+
+    Parameters
+    ----------
+    statistic, schema
+        What would be released, of which records.
+    population
+        What is believed of the records, with a prior for each unknown.
+    sd
+        The sd that the posterior of each unknown may have, by name, in the parameter's unit.
+    kind
+        "pure" (epsilon; default), "approx" (epsilon at the given delta), "zcdp" (rho) or "gdp" (mu).
+    delta
+        Of kind "approx".
+    mechanism, weights, part
+        As for `plan`.
+    at
+        Values of the unknowns, by name. Default None: averaged over draws from the prior.
+    n
+        The number of records, where that is private.
+    likelihood
+        "auto" (default) or "clt".
+    seed, draws
+        Of what is simulated, and how many draws from the prior.
+    progress
+        Whether progress is shown. Default True.
+
+    Returns
+    -------
+    Guarantee
+        Of the kind asked for.
+
+    Examples
+    --------
+    >>> schema = nw.Schema({"income": nw.Bounded(0, 250)}, n=4000, neighbours="change-one")
+    >>> population = nw.Normal(mean=stats.norm(50, 20), sd=20)
+    >>> print(nw.epsilon_for(nw.Mean("income"), population, schema, sd={"mean": 0.5}, kind="gdp", progress=False))
+    mu = 0.172
     """
     belief = _belief(statistic, population, at, draws)
     wanted = _wanted(sd, belief.names)

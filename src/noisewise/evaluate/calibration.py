@@ -224,12 +224,50 @@ def calibrate(
 ) -> Calibration:
     """Test that posteriors cover what they claim, for this population, these plans and this method.
 
-    `plans` is a plan; or a list of plans of one data set, where plans of the same part are released from the same
-    records; or a list of such lists, one a data set. `draws` posterior draws are ranked in each trial; chains are run
-    longer and thinned until their effective size allows it. `n` is what the analyst states under add-remove, or the
-    prior from which each trial draws it, to be ranked as the parameters are. `options` go to `noisewise.infer`.
-    `infer(releases, population, seed)`, returning draws by name, takes its place if
-    given. Seeds are spawned by trial: the result does not depend on `workers`.
+    A trial draws parameters from the prior, records from the population, releases from the records, and ranks the
+    truth among the posterior's draws; if all describe one law, ranks are uniform. Seeds are spawned by trial: the
+    result does not depend on `workers`.
+
+    Parameters
+    ----------
+    plans
+        A plan; or a list of plans of one data set, where plans of the same part are released from the same records; or
+        a list of such lists, one for each data set.
+    population
+        Where parameters and records are drawn from, and what inference is told.
+    method, likelihood
+        As for `infer`.
+    trials
+        How many; default 200.
+    draws
+        How many posterior draws are ranked in each trial; default 100. Chains are run longer and thinned until their
+        effective size allows it.
+    seed
+        Default None: of the system's choice.
+    progress
+        Whether progress is shown; or a function of (done, all). Default True.
+    n
+        What the analyst states under add-remove, or the prior from which each trial draws it, to be ranked as the
+        parameters are. Default None.
+    workers
+        Processes; default 1.
+    infer
+        `infer(releases, population, seed)`, returning draws by name, in the place of `noisewise.infer`. Default None.
+    options
+        For `noisewise.infer`.
+
+    Returns
+    -------
+    Calibration
+        Print it, plot it, or ask `is_calibrated()`.
+
+    Examples
+    --------
+    >>> schema = nw.Schema({"smokes": nw.Levels(["no", "yes"])}, n=50, neighbours="change-one")
+    >>> count = nw.plan(nw.Count(nw.column("smokes").equals("yes")), schema, guarantee=nw.PureDP(1))
+    >>> found = nw.calibrate(count, nw.Bernoulli(p=stats.beta(1, 1)), trials=50, seed=1, progress=False)
+    >>> found.trials, found.names
+    (50, ('p',))
     """
     integer(trials, "trials", minimum=1, maximum=10**9)
     integer(draws, "draws", minimum=1, maximum=10**6)

@@ -55,8 +55,21 @@ MOST_PARAMETERS = 1_000_000
 class GraphicalModel(ModelBase):
     """A law of records over columns with levels, in which only columns of a common clique act on each other.
 
-    `levels` is a Schema, or a mapping from columns to their levels. `tied` lists groups of cliques that share one table
-    of potentials; True ties all cliques of two columns that have the same levels.
+    Parameters
+    ----------
+    cliques
+        Lists of columns.
+    levels
+        A Schema, or a mapping from columns to their levels.
+    tied
+        Groups of cliques that share one table of potentials; True ties all cliques of two columns that have the same
+        levels. Default None: none.
+
+    Examples
+    --------
+    >>> levels = {"smokes": ["no", "yes"], "ill": ["no", "yes"], "sex": ["f", "m"]}
+    >>> nw.GraphicalModel([["smokes", "ill"], ["smokes", "sex"]], levels).parameters
+    8
     """
 
     text_name: ClassVar[str] = "graphical_model"

@@ -72,30 +72,28 @@ class Grouped(ModelBase):
     Parameters
     ----------
     by
-        The column with levels that makes the groups, or a list of two.
+        The column with levels that makes the groups, or a list of two. Default None, with `holders=True`.
     holders
-        True: each data set is a group instead, whose releases have no by=.
+        True: each data set is a group instead, whose releases have no by=. Default False.
     pooled
         Names of parameters that groups have from a common law, N(M, tau^2) on the parameter's line (log for positive
-        ones, logit for probabilities); default none, every group by itself.
+        ones, logit for probabilities). Default: none, every group by itself.
     spread
-        The prior of tau, on that line: a frozen scipy.stats distribution, or a mapping by parameter. Default:
+        The prior of tau, on that line: a frozen scipy.stats distribution, or a mapping by parameter. Default None:
         half-normal with the standard deviation that the parameter's prior has there.
     shares
-        stats.dirichlet([...]), one number for each group; default all 1.
+        `stats.dirichlet([...])`, one number for each group. Default None: all 1.
     names
-        The groups by name. Default: the levels of the release's schema, or 1, 2, ... for holders.
+        The groups by name. Default None: the levels of the release's schema, or 1, 2, ... for holders.
     present
         The share of records whose values are present, where missing ones were left out of the release: a number, or
-        stats.beta(a, b). Default: uniform, where that is so.
-    **columns
-        The one column that is described, and its law: income=Normal(mean=..., sd=...). Distributions are unknown in
+        `stats.beta(a, b)`. Default None: uniform, where that is so.
+    columns
+        The one column that is described, and its law: `income=Normal(mean=..., sd=...)`. Distributions are unknown in
         every group, numbers are known in all.
 
     Examples
     --------
-    >>> from scipy import stats
-    >>> import noisewise as nw
     >>> law = nw.Normal(mean=stats.norm(50, 50), sd=stats.halfnorm(scale=50))
     >>> nw.Grouped("region", income=law, pooled=("mean",)).free
     ('mean', 'sd', 'share', 'mean.centre', 'mean.spread')

@@ -101,7 +101,30 @@ class StatisticCheck:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RecordCheck:
-    """What `Table.check` saw: exact, for the holder only. `print(check)`, `check.to_dict()`, `check.to_html()`."""
+    """What `Table.check` saw: exact, for the holder only. `print(check)`, `check.to_dict()`, `check.to_html()`.
+
+    Attributes
+    ----------
+    kind
+        What was read: a file, a frame, a table of a database.
+    rows
+        How many records there are.
+    schema
+        What they were held against.
+    columns
+        What was found in each column.
+    statistics
+        What clamping does to each statistic that was asked about.
+    refusal, refusal_in_toml
+        What `Table.read` would say, in the words of Python and of a spec file; None where it would not refuse.
+
+    Examples
+    --------
+    >>> schema = nw.Schema({"age": nw.Bounded(18, 90)}, n=3, neighbours="change-one")
+    >>> check = nw.Table.check({"age": [23, 95, -1]}, schema)
+    >>> check.rows, check.column("age").above, check.refusal
+    (3, 1, None)
+    """
 
     kind: str
     rows: int

@@ -32,8 +32,32 @@ NEARBY_RANKS = 2000  # order statistics fetched on each side of a private quanti
 def make_release(table: Table, plan: Plan, *, ledger: Ledger, signed: str | None = None) -> Release:
     """Release `plan` from `table`, paid from `ledger`; the same request again is the same release, free.
 
-    Parameters: `signed` is the holder's word for a statistic of one's own whose sensitivity nobody here has proved: who
-    answers for it, and where it is shown. The release says it to every reader.
+    The guarantee is the plan's; noise is drawn from the system's source and cannot be seeded.
+
+    Parameters
+    ----------
+    table
+        The records.
+    plan
+        What is released; made with the table's schema.
+    ledger
+        Who pays. Charge and release are stored together or not at all.
+    signed
+        The holder's word for a statistic of one's own whose sensitivity nobody here has proved: who answers for it,
+        and where it is shown. The release says it to every reader. Default None.
+
+    Returns
+    -------
+    Release
+
+    Examples
+    --------
+    >>> schema = nw.Schema({"age": nw.Bounded(18, 90)}, n=3, neighbours="change-one")
+    >>> table = nw.Table.read({"age": [23, 45, 37]}, schema)
+    >>> made = nw.plan(nw.Mean("age"), schema, guarantee=nw.PureDP(1))
+    >>> release = nw.make_release(table, made, ledger=nw.Ledger.open("ages.ledger", limit=nw.PureDP(2)))
+    >>> release.price
+    'epsilon = 1 (pure-dp).'
     """
     return _made(table, {"plan": plan}, ledger, signed)[0]
 
@@ -41,12 +65,31 @@ def make_release(table: Table, plan: Plan, *, ledger: Ledger, signed: str | None
 def make_releases(table: Table, plans: Sequence[Plan], *, ledger: Ledger, signed: str | None = None) -> list[Release]:
     """Release every plan from `table`, paid from `ledger` in one transaction: all of them, or none and nothing spent.
 
-    Parameters: `plans` lists plans made with `table.schema`; equal ones are charged once, what the ledger stores costs
-    nothing, disjoint parts are charged in parallel. `ledger.bill(plans)` says the sum beforehand. `signed` as in
-    make_release, for those of the plans that need it.
-    Returns the releases in the order of the plans.
+    Parameters
+    ----------
+    table
+        The records.
+    plans
+        Plans made with `table.schema`; equal ones are charged once, what the ledger stores costs nothing, disjoint
+        parts are charged in parallel. `ledger.bill(plans)` says the sum beforehand.
+    ledger
+        Who pays.
+    signed
+        As in `make_release`, for those of the plans that need it. Default None.
 
-        mean, count = make_releases(table, [plan(Mean("income"), ...), plan(Count(...), ...)], ledger=ledger)
+    Returns
+    -------
+    list of Release
+        In the order of the plans.
+
+    Examples
+    --------
+    >>> schema = nw.Schema({"age": nw.Bounded(18, 90)}, n=3, neighbours="change-one")
+    >>> table = nw.Table.read({"age": [23, 45, 37]}, schema)
+    >>> plans = [nw.plan(s, schema, guarantee=nw.PureDP("1/2")) for s in (nw.Mean("age"), nw.Median("age"))]
+    >>> ledger = nw.Ledger.open("both.ledger", limit=nw.PureDP(2))
+    >>> len(nw.make_releases(table, plans, ledger=ledger)), str(ledger.spent())
+    (2, 'epsilon = 1')
     """
     if isinstance(plans, Plan | str) or not isinstance(plans, Sequence) or not plans:
         raise InvalidArgument(

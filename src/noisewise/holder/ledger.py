@@ -53,6 +53,21 @@ class Ledger:
 
     The object holds the path and the limit only. Every question reads the file afresh and verifies its chain, so
     several processes and threads may use one ledger, and what they see is what is stored.
+
+    Parameters
+    ----------
+    path
+        The file.
+    limit
+        All that may ever be spent on these records. Default None, for a ledger that is there.
+    wait_seconds
+        How long to wait for another process that is making a release.
+
+    Examples
+    --------
+    >>> ledger = nw.Ledger.open("incomes.ledger", limit=nw.PureDP(2))
+    >>> print(ledger.limit, ledger.spent())
+    epsilon = 2 None
     """
 
     __slots__ = ("_is_closed", "_limit", "_newest_head", "_path", "_wait_seconds")

@@ -30,14 +30,27 @@ from noisewise.statistics.evaluation import cell_index
 def respond(query: Query, x: float | Level, *, cap: Guarantee | None = None) -> Answer:
     """Answer a query about the private value x, if that costs at most `cap`. No error ever repeats x.
 
-    query   what is asked, as read by `Query.from_dict`
-    x       the private value: a finite number, or one of the query's levels
-    cap     the most this one answer may cost, as a guarantee of the query's kind; required. A query that asks for
-            more, or whose kind does not compare with it, is refused and nothing is drawn.
-
     Two calls are two answers and cost twice: only a `Respondent` keeps account over queries and retries.
 
-        >>> respond(Query.clip(0, 100, guarantee=PureDP("1/2")), 37.5, cap=PureDP(1))   # doctest: +SKIP
+    Parameters
+    ----------
+    query
+        What is asked, as read by `Query.from_dict`.
+    x
+        The private value: a finite number, or one of the query's levels.
+    cap
+        The most this one answer may cost, as a guarantee of the query's kind; required. A query that asks for more, or
+        whose kind does not compare with it, is refused and nothing is drawn.
+
+    Returns
+    -------
+    Answer
+
+    Examples
+    --------
+    >>> answer = nw.respond(nw.Query.cells([20, 40, 60], guarantee=nw.PureDP(2)), 37.5, cap=nw.PureDP(2))
+    >>> answer.value in (0, 1, 2, 3)
+    True
     """
     check_query(query)
     check_cap(cap, "respond(query, x, cap=PureDP(1))", "this answer")

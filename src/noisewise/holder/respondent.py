@@ -60,11 +60,22 @@ PRAGMAS = ("journal_mode=DELETE", "synchronous=EXTRA", "secure_delete=ON", "temp
 
 
 class Respondent:
-    """One person's answers within one cap; see the module.
+    """One person's answers within one cap, over queries and retries; the same query again gets the stored answer.
 
-    cap    the most that all answers together may cost: PureDP(2), GaussianDP(1), ... Queries of another kind are
-           refused. A file keeps the cap it was made with.
-    path   where the account is kept, so that it outlives the process; None keeps it in memory.
+    Parameters
+    ----------
+    cap
+        The most that all answers together may cost: PureDP(2), GaussianDP(1), ... Queries of another kind are refused.
+        A file keeps the cap it was made with.
+    path
+        Where the account is kept, so that it outlives the process. Default None: in memory.
+
+    Examples
+    --------
+    >>> me = nw.Respondent(cap=nw.PureDP(2))
+    >>> query = nw.Query.clip(0, 100, guarantee=nw.PureDP(1), id="age")
+    >>> me.respond(query, 37).value == me.respond(query, 37).value
+    True
     """
 
     def __init__(self, *, cap: Guarantee | None = None, path: str | os.PathLike[str] | None = None) -> None:

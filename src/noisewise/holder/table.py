@@ -60,7 +60,25 @@ _MD5_ENGINES = frozenset({"duckdb", "pyspark", "databricks", "postgres", "rising
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Table:
-    """The records of one data set, cleaned as the schema declares. Made by `Table.read`; never changes."""
+    """The records of one data set, cleaned as the schema declares. Made by `Table.read`; never changes.
+
+    Attributes
+    ----------
+    schema
+        What was declared.
+    engine
+        Where the records are asked: "duckdb" for files and frames, else the database they are in.
+    order, key
+        As given to `read`.
+    clamped
+        What the bounds moved, where a share was given; exact, for the holder alone.
+
+    Examples
+    --------
+    >>> schema = nw.Schema({"age": nw.Bounded(18, 90)}, n=3, neighbours="change-one")
+    >>> nw.Table.read({"age": [23, 45, 37]}, schema)
+    Table(age; n = 3; dict of arrays on duckdb)
+    """
 
     schema: Schema
     engine: str
@@ -87,13 +105,19 @@ class Table:
 
         Parameters
         ----------
-        source : a CSV or Parquet file, a frame, a dict of arrays, or an Ibis table.
-        schema : what is public about the records.
-        order : a public, unique row id outside the schema (change-one); serves only parts, is never released.
-        key : the column that says whose record it is (add-remove); serves only parts, is never released.
-        reader : how the file writes its fields, as in `[data]` of a spec: `{"delimiter": ";", "decimal": ","}`.
+        source
+            A CSV or Parquet file, a frame, a dict of arrays, or an Ibis table.
+        schema
+            What is public about the records.
+        order
+            A public, unique row id outside the schema (change-one); serves only parts, is never released.
+        key
+            The column that says whose record it is (add-remove); serves only parts, is never released.
+        reader
+            How the file writes its fields, as in `[data]` of a spec: `{"delimiter": ";", "decimal": ","}`.
             Default: comma, point, UTF-8, a header line.
-        clamp_at_most : the largest share of a column, from 0 to 1, that may lie outside its bounds and be clamped;
+        clamp_at_most
+            The largest share of a column, from 0 to 1, that may lie outside its bounds and be clamped;
             above it the read is refused. Default None: any share. With one, `clamped` says what was moved.
 
         Returns
@@ -103,8 +127,8 @@ class Table:
 
         Examples
         --------
-        >>> schema = Schema({"age": Bounded(18, 90)}, n=2, neighbours="change-one")
-        >>> Table.read({"age": [23, 95]}, schema, clamp_at_most=0.5)
+        >>> schema = nw.Schema({"age": nw.Bounded(18, 90)}, n=2, neighbours="change-one")
+        >>> nw.Table.read({"age": [23, 95]}, schema, clamp_at_most=0.5)
         Table(age; n = 2; dict of arrays on duckdb)
         """
         most = None if clamp_at_most is None else checked_share(clamp_at_most)
@@ -131,8 +155,10 @@ class Table:
 
         Parameters
         ----------
-        source, schema, order, key, reader : as for `read`.
-        plans : what is to be released; for each the check tells what clamping does to it.
+        source, schema, order, key, reader
+            As for `read`.
+        plans
+            What is to be released; for each the check tells what clamping does to it.
 
         Returns
         -------
@@ -141,8 +167,8 @@ class Table:
 
         Examples
         --------
-        >>> schema = Schema({"age": Bounded(18, 90)}, n=3, neighbours="change-one")
-        >>> Table.check({"age": [23, 95, -1]}, schema).column("age").above
+        >>> schema = nw.Schema({"age": nw.Bounded(18, 90)}, n=3, neighbours="change-one")
+        >>> nw.Table.check({"age": [23, 95, -1]}, schema).column("age").above
         1
         """
         from noisewise.holder.check import record_check

@@ -37,13 +37,19 @@ def table(source: object, schema: Schema) -> list[Measurement]:
 
     Parameters
     ----------
-    source: a path to a .csv, .json or .parquet file; or a Polars or pandas frame, or rows as mappings.
-    schema: the public facts of the records that all of them are of.
+    source
+        A path to a .csv, .json or .parquet file; or a Polars or pandas frame, or rows as mappings.
+    schema
+        The public facts of the records that all of them are of.
 
     Returns a list of Measurement, in the order of the rows. `noise` is laplace (scale), gaussian (its sd), geometric or
     discrete-gaussian.
 
-        nw.infer(nw.imports.table("published.csv", schema), population)
+    Examples
+    --------
+    >>> schema = nw.Schema({"age": nw.Bounded(0, 100)}, n=1200, neighbours="change-one")
+    >>> nw.imports.table([{"statistic": "mean(age)", "value": 37.2, "noise": "laplace", "scale": 0.5}], schema)
+    [<Measurement mean(age) of 1200 records, measured elsewhere; its privacy is the publisher's word: 37.2>]
     """
     is_path = "isprintable" in dir(source) or "__fspath__" in dir(source)
     rows = _read(cast("str | os.PathLike[str]", source)) if is_path else table_rows(source, "source")

@@ -45,9 +45,12 @@ def opendp(
 
     Parameters
     ----------
-    statistic, schema, dataset, guarantee: as of `measurement`.
-    value: the released number or numbers.
-    summary: the table of `query.summarize()` (Polars or pandas), its rows as mappings, or one such row: `distribution`
+    statistic, schema, dataset, guarantee
+        As of `measurement`.
+    value
+        The released number or numbers.
+    summary
+        The table of `query.summarize()` (Polars or pandas), its rows as mappings, or one such row: `distribution`
         ("Integer Laplace", "Float Laplace", "Integer Gaussian", "Float Gaussian") and `scale`; one row for all
         components, or one for each. Of a query of the plain context, {"distribution": "Float Laplace",
         "scale": query.param()}.
@@ -55,7 +58,12 @@ def opendp(
     A summary with a threshold (groups were dropped) or with more rows than numbers (a mean made of a noisy sum and a
     noisy count) is refused: ask for the sums and counts themselves, with public groups.
 
-        nw.imports.opendp(nw.Sum("age"), schema, query.release(), query.summarize())
+    Examples
+    --------
+    >>> schema = nw.Schema({"age": nw.Bounded(0, 100)}, n_max=5000, neighbours="add-remove")
+    >>> summary = {"distribution": "Float Laplace", "scale": 100.0}
+    >>> nw.imports.opendp(nw.Sum("age"), schema, 44_640, summary).estimate
+    array([44640.])
     """
     rows = table_rows(summary, "summary")
     if any(row.get("threshold") is not None for row in rows):
@@ -107,17 +115,30 @@ def pipelinedp(
 
     Parameters
     ----------
-    statistic: what the partitions hold: Histogram("region") of their counts, Sum("age", by="region") of their sums.
-    partitions: the collected result, pairs of a partition key and its metrics; keys are the levels of the column.
-    metric: "count", "privacy_id_count" or "sum".
-    noise_kind: "laplace" or "gaussian", as in the aggregation's parameters (a NoiseKind is read by its name).
-    public_partitions: whether the partitions were given beforehand. Private ones are dropped below a noisy threshold,
+    statistic
+        What the partitions hold: Histogram("region") of their counts, Sum("age", by="region") of their sums.
+    partitions
+        The collected result, pairs of a partition key and its metrics; keys are the levels of the column.
+    metric
+        "count", "privacy_id_count" or "sum".
+    noise_kind
+        "laplace" or "gaussian", as in the aggregation's parameters (a NoiseKind is read by its name).
+    public_partitions
+        Whether the partitions were given beforehand. Private ones are dropped below a noisy threshold,
         which is part of what was published and is not modelled: they are refused.
-    schema, dataset, guarantee: as of `measurement`. Sums and counts are those of all records: contribution bounds that
+    schema, dataset, guarantee
+        As of `measurement`. Sums and counts are those of all records: contribution bounds that
         drop or clip some of them must not have been reached.
 
-        nw.imports.pipelinedp(nw.Histogram("region"), schema, result, metric="count", noise_kind="laplace",
-                              public_partitions=True)
+    Examples
+    --------
+    >>> schema = nw.Schema({"region": nw.Levels(["north", "south"])}, n_max=5000, neighbours="add-remove")
+    >>> from collections import namedtuple
+    >>> noisy = namedtuple("MetricsTuple", ["count", "count_noise_stddev"])
+    >>> found = [("north", noisy(812.4, 1.41)), ("south", noisy(376.7, 1.41))]
+    >>> nw.imports.pipelinedp(nw.Histogram("region"), schema, found, metric="count", noise_kind="laplace",
+    ...                       public_partitions=True).estimate
+    array([812.4, 376.7])
     """
     if metric not in ("count", "privacy_id_count", "sum"):
         raise Unsupported(
@@ -163,8 +184,10 @@ def diffprivlib(
 
     Parameters
     ----------
-    statistic, schema, value, dataset: as of `measurement`.
-    mechanism: a Laplace, LaplaceTruncated, Gaussian, GaussianAnalytic, GaussianDiscrete, Geometric, GeometricTruncated
+    statistic, schema, value, dataset
+        As of `measurement`.
+    mechanism
+        A Laplace, LaplaceTruncated, Gaussian, GaussianAnalytic, GaussianDiscrete, Geometric, GeometricTruncated
         or Binary of diffprivlib.mechanisms: the same for all components. A truncated one clips to its bounds: a value
         strictly between them has the same law as without, one at a bound is refused. Binary is randomized response:
         `value` counts the answers. Folded, bounded-domain, snapping, staircase and uniform noise is refused.
@@ -219,10 +242,13 @@ def mbi(measurements: object, schema: Schema, *, dataset: str | None = None) -> 
 
     Parameters
     ----------
-    measurements: one LinearMeasurement or several. Its query must be the plain data vector of its clique: weighted and
+    measurements
+        One LinearMeasurement or several. Its query must be the plain data vector of its clique: weighted and
         sliced ones are other numbers, and refused.
-    schema: with Levels for every column of the cliques, in the order of mbi's domain.
-    dataset: whose records they are. Several marginals of one data set are learnt from together only with it.
+    schema
+        With Levels for every column of the cliques, in the order of mbi's domain.
+    dataset
+        Whose records they are. Several marginals of one data set are learnt from together only with it.
 
         nw.infer(nw.imports.mbi(measurements, schema, dataset="adult"), nw.GraphicalModel(cliques, schema))
     """
@@ -252,15 +278,22 @@ def census(
 
     Parameters
     ----------
-    statistic, schema, dataset, guarantee: as of `measurement`; the schema's n_max is what the geography can hold
+    statistic, schema, dataset, guarantee
+        As of `measurement`; the schema's n_max is what the geography can hold
         (add-remove, since its population is not published without noise, or change-one where an invariant states it).
-    row: a mapping with `value` (the noisy counts, as the query lists them) and `variance` of their noise; further
+    row
+        A mapping with `value` (the noisy counts, as the query lists them) and `variance` of their noise; further
         fields (geocode, query_name, query_shape, ...) are kept in the source line as far as they are text.
 
     Written by the published description of those files: no real file was at hand to test it with. The tables of
     persons after post-processing (the top-down algorithm) are other numbers, without a law, and not what this reads.
 
-        nw.imports.census(nw.Histogram("voting_age"), schema, {"geocode": "44", "value": [5, 12], "variance": 9.2})
+    Examples
+    --------
+    >>> schema = nw.Schema({"adult": nw.Levels(["no", "yes"])}, n_max=5000, neighbours="add-remove")
+    >>> row = {"geocode": "44", "value": [5, 12], "variance": 9.2}
+    >>> nw.imports.census(nw.Histogram("adult"), schema, row).estimate
+    array([ 5., 12.])
     """
     if "value" not in row or "variance" not in row:
         raise InvalidArgument("row must be a mapping with value and variance.", argument="row")

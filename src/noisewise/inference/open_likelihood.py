@@ -120,16 +120,29 @@ def likelihood_of(
 
     Parameters
     ----------
-    releases: one release or measurement, or several; joined as in `infer`.
-    population: what describes a record, with priors where a parameter is unknown (they are not in the likelihood).
-    likelihood: "auto", or "clt" for the central limit theorem alone.
-    n: the number of records, where it is private (add-remove), or its prior, which is then summed over.
+    releases
+        One release or measurement, or several; joined as in `infer`.
+    population
+        What describes a record, with priors where a parameter is unknown (they are not in the likelihood).
+    likelihood
+        "auto" (default), or "clt" for the central limit theorem alone.
+    n
+        The number of records, where it is private (add-remove), or its prior, which is then summed over. Default None.
 
-    Returns an object with `log_likelihood(theta)`, `score(theta)`, `simulate(rng, theta)`, and `free`, `because`,
-    `is_exact` that say of what, by which law and why.
+    Returns
+    -------
+    OpenLikelihood
+        With `log_likelihood(theta)`, `score(theta)`, `simulate(rng, theta)`, and `free`, `because`, `is_exact` that
+        say of what, by which law and why.
 
-        law = nw.likelihood_of(release, nw.Normal(mean=stats.norm(50, 50), sd=10))
-        law.log_likelihood({"mean": [49.0, 50.0, 51.0]})
+    Examples
+    --------
+    >>> schema = nw.Schema({"smokes": nw.Levels(["no", "yes"])}, n=500, neighbours="change-one")
+    >>> count = nw.plan(nw.Count(nw.column("smokes").equals("yes")), schema, guarantee=nw.PureDP(1))
+    >>> population = nw.Bernoulli(p=stats.beta(1, 1))
+    >>> law = nw.likelihood_of(nw.simulate(count, population, at={"p": 0.3}, seed=1), population)
+    >>> law.free, law.is_exact, law.log_likelihood({"p": [0.2, 0.3]}).shape
+    (('p',), True, (2,))
     """
     described = population_for(population, releases)
     if missing_members(described, AnyPopulation):

@@ -430,18 +430,28 @@ def register_method(
 ) -> None:
     """Make a sampler of one's own known by its name, so that `infer(..., method=name)` runs it on any population.
 
-    Parameters
-    ----------
-    name: how `infer` calls it; a name that is taken is refused.
-    sampler: a function `sampler(target, rng, *, chains, draws, warmup, **options)` that returns positions (chains,
-        draws, target.size). The target is a posterior on the real line: `target.size`, `target.log_prior(position)`,
-        `target.log_likelihood(position)` and `target.draw_prior(rng, count)` take and give K positions at once,
-        Jacobians included; `infer` turns positions into parameters.
-    words: what it is, in the posterior's summary.
-    options: those that it takes, each with its default; `infer(..., option=...)` hands them on.
-
     R-hat, ESS and steps that are no numbers are counted here, so the verdict is ours. That the sampler leaves the
     posterior invariant is its author's word, and the verdict says so.
+
+    Parameters
+    ----------
+    name
+        How `infer` calls it; a name that is taken is refused.
+    sampler
+        A function `sampler(target, rng, *, chains, draws, warmup, **options)` that returns positions (chains, draws,
+        target.size). The target is a posterior on the real line: `target.size`, `target.log_prior(position)`,
+        `target.log_likelihood(position)` and `target.draw_prior(rng, count)` take and give K positions at once,
+        Jacobians included; `infer` turns positions into parameters.
+    words
+        What it is, in the posterior's summary. Default "a method of one's own".
+    options
+        Those that it takes, each with its default; `infer(..., option=...)` hands them on. Default None.
+
+    Examples
+    --------
+    >>> def prior_draws(target, rng, *, chains, draws, warmup):
+    ...     return target.draw_prior(rng, chains * draws).reshape(chains, draws, target.size)
+    >>> nw.register_method("prior_draws", prior_draws, words="draws from the prior")
     """
     if name != str(name) or not name.isidentifier() or not callable(sampler):
         raise InvalidArgument("register_method takes a name of letters and digits, and a function.", argument="name")

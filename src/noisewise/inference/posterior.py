@@ -50,7 +50,49 @@ CHECK_STREAM, STATISTIC_STREAM = 1, 2
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Posterior:
-    """What was learnt from releases about the parameters of a population (or of another model)."""
+    """What was learnt from releases about the parameters of a population (or of another model). Made by `infer`.
+
+    Attributes
+    ----------
+    draws
+        (chains, draws, ...) by parameter.
+    method, how
+        Which method computed it, and how.
+    likelihood, law
+        As asked, and which law was scored and why.
+    verdict
+        How far to trust it, in sentences.
+    population, releases
+        What it was learnt with, and from.
+    seed
+        Gives the same draws again.
+    is_point
+        Whether it is a point (`method="mle"`, `"map"`) instead of draws.
+    log_evidence
+        log p(releases), where the method knows it; else None.
+    moments
+        Mean and sd by parameter, where they are known better than by draws.
+    seconds
+        How long it took.
+    stated_n
+        The n that was stated.
+    energy
+        (chains, draws), of Hamiltonian samplers.
+    instead
+        For a point: a method with a spread.
+    covariance
+        Of a point's position on the real line.
+
+    Examples
+    --------
+    >>> schema = nw.Schema({"smokes": nw.Levels(["no", "yes"])}, n=500, neighbours="change-one")
+    >>> count = nw.plan(nw.Count(nw.column("smokes").equals("yes")), schema, guarantee=nw.PureDP(1))
+    >>> population = nw.Bernoulli(p=stats.beta(1, 1))
+    >>> release = nw.simulate(count, population, at={"p": 0.3}, seed=1)
+    >>> posterior = nw.infer(release, population, seed=1, progress=False)
+    >>> posterior.draws["p"].shape, round(posterior.mean["p"], 1)
+    ((4, 1000), 0.3)
+    """
 
     draws: Mapping[str, Floats]  # (chains, draws, ...) by parameter
     method: str

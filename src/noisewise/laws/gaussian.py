@@ -129,11 +129,25 @@ class _Gaussian(AddedToPublished):
 def gaussian_noise(*, sd: float | Sequence[float], discrete: bool = False, rounded: bool = False) -> StatedNoise:
     """Gaussian noise as a publisher states it: its standard deviation on the published value.
 
-    Parameters: `sd` is that of each published number, in its units: on a mean it is that of the mean, not of the sum.
-    One number serves all components, a list has one for each. `discrete` says that the noise is of whole numbers,
-    P(k) proportional to exp(-k^2/2 sd^2), as in the 2020 US Census; `rounded` that a noisy count was rounded to one.
+    Parameters
+    ----------
+    sd
+        Of each published number, in its units: on a mean it is that of the mean, not of the sum. One number serves all
+        components, a list has one for each.
+    discrete
+        Whether the noise is of whole numbers, P(k) proportional to exp(-k^2/2 sd^2), as in the 2020 US Census. Default
+        False.
+    rounded
+        Whether a noisy count was rounded to a whole number. Default False.
 
-        nw.gaussian_noise(sd=1.5)
+    Returns
+    -------
+    StatedNoise
+
+    Examples
+    --------
+    >>> nw.gaussian_noise(sd=1.5)
+    _Gaussian(scale=(1.5,), is_whole=False, is_rounded=False)
     """
     if discrete and rounded:
         raise InvalidArgument("Noise of whole numbers needs no rounding: say discrete or rounded.", argument="rounded")

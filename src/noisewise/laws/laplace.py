@@ -90,11 +90,22 @@ class _Geometric(AddedToPublished):
 def laplace_noise(*, scale: float | Sequence[float], rounded: bool = False) -> StatedNoise:
     """Laplace noise as a publisher states it: density exp(-|v|/scale)/(2 scale), on the published value.
 
-    Parameters: `scale` is b of each published number (sensitivity/epsilon; the sd is sqrt(2) b), in its units: on a
-    mean it is that of the mean, not of the sum. One number serves all components, a list has one for each. `rounded`
-    says that noisy counts were rounded to whole numbers.
+    Parameters
+    ----------
+    scale
+        b of each published number (sensitivity/epsilon; the sd is sqrt(2) b), in its units: on a mean it is that of
+        the mean, not of the sum. One number serves all components, a list has one for each.
+    rounded
+        Whether noisy counts were rounded to whole numbers. Default False.
 
-        nw.laplace_noise(scale=0.5)
+    Returns
+    -------
+    StatedNoise
+
+    Examples
+    --------
+    >>> nw.laplace_noise(scale=0.5)
+    _Laplace(scale=(0.5,), is_whole=False, is_rounded=False)
     """
     return _Laplace(stated_scale(scale, "scale"), is_rounded=bool(rounded))
 
@@ -102,10 +113,19 @@ def laplace_noise(*, scale: float | Sequence[float], rounded: bool = False) -> S
 def geometric_noise(*, scale: float | Sequence[float]) -> StatedNoise:
     """Noise of whole numbers, P(k) = (1-a)/(1+a) a^|k|, a = exp(-1/scale): Laplace noise as integers have it.
 
-    Parameters: `scale` is 1/epsilon for a count that one record moves by 1. One number serves all components, a list
-    has one for each.
+    Parameters
+    ----------
+    scale
+        1/epsilon for a count that one record moves by 1. One number serves all components, a list has one for each.
 
-        nw.geometric_noise(scale=2)
+    Returns
+    -------
+    StatedNoise
+
+    Examples
+    --------
+    >>> nw.geometric_noise(scale=2)
+    _Geometric(scale=(2.0,), is_whole=True, is_rounded=False)
     """
     return _Geometric(stated_scale(scale, "scale"), is_whole=True)
 

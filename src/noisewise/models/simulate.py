@@ -33,10 +33,34 @@ def simulate(
     n: int | None = None,
     approximate: bool = False,
 ) -> Release:
-    """One release of records drawn from the population at the parameters `at` (by default: drawn from the prior).
+    """One release of records drawn from the population, marked as simulated in its file; no ledger takes it.
 
-    `seed` is a whole number, a SeedSequence or a Generator; `n` the number of records where the plan keeps that private
-    (add-remove). The release is marked as simulated in its file, and no ledger takes it.
+    Parameters
+    ----------
+    plan
+        What is released.
+    population
+        Where records are drawn from: a population or a model.
+    at
+        The parameters, by name. Default None: drawn from the prior.
+    seed
+        A whole number, a SeedSequence or a Generator. Default None.
+    n
+        The number of records where the plan keeps that private (add-remove).
+    approximate
+        True draws the sum of more than 200 000 records from its own law instead of record by record: multinomial for
+        counts and one table, normal for other sums. Default False.
+
+    Returns
+    -------
+    Release
+
+    Examples
+    --------
+    >>> schema = nw.Schema({"smokes": nw.Levels(["no", "yes"])}, n=500, neighbours="change-one")
+    >>> count = nw.plan(nw.Count(nw.column("smokes").equals("yes")), schema, guarantee=nw.PureDP(1))
+    >>> nw.simulate(count, nw.Bernoulli(p=0.3), seed=1).simulated
+    True
     """
     if not isinstance(plan, Plan):
         raise InvalidArgument(f"plan is a {type(plan).__name__}; make one with plan(...).", argument="plan")

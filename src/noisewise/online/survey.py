@@ -62,17 +62,38 @@ class Receipt:
 
 
 class Survey:
-    """Questions, answers and the posterior of one population; see the module.
+    """Questions, answers and the posterior of one population: ask the next person what tells most.
 
-    population      what is asked about, with a prior for each unknown: of one column, or a Joint of several
-    guarantee       what every answer keeps
-    queries         families of questions ("clip", "sign", "cells"), queries to be asked as they are, or "auto"
-    score           what makes a question good: a name, weights by parameter, or a function (`online.scores`)
-    n_particles     how finely the posterior is held
-    explore         the share of people who get the fixed wide question of the fit check; 0.1 where cells may be asked
-    contamination   the share of false answers that is expected and allowed for; 0 takes everyone to be honest
-    levels          the names of levels of a Categorical population, by column where there are several
-    seed            of the particles and the choice of questions; of the system's choice if not given
+    Each person is asked once, at the guarantee's price; later questions depend on earlier *answers* only.
+
+    Parameters
+    ----------
+    population
+        What is asked about, with a prior for each unknown: of one column, or a Joint of several.
+    guarantee
+        What every answer keeps.
+    queries
+        Families of questions ("clip", "sign", "cells"), queries to be asked as they are, or "auto" (default).
+    score
+        What makes a question good: a name, weights by parameter, or a function. Default "logdet".
+    n_particles
+        How finely the posterior is held. Default 1000.
+    explore
+        The share of people who get the fixed wide question of the fit check. Default None: 0.1 where cells may be
+        asked.
+    contamination
+        The share of false answers that is expected and allowed for. Default 0.0: everyone is taken to be honest.
+    levels
+        The names of levels of a Categorical population, by column where there are several. Default None.
+    seed
+        Of the particles and the choice of questions. Default None: of the system's choice.
+
+    Examples
+    --------
+    >>> survey = nw.Survey(nw.Normal(mean=stats.norm(40, 20), sd=15), guarantee=nw.PureDP(1), n_particles=200, seed=1)
+    >>> answer = nw.respond(survey.ask(), 37, cap=nw.PureDP(1))
+    >>> survey.learn(answer).is_counted, survey.answers
+    (True, 1)
     """
 
     @by_name("guarantee", write="Survey(population, guarantee=PureDP(1))", places=("self", "population", "guarantee"))

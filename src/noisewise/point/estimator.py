@@ -61,7 +61,31 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimator:
-    """P(action | s) for every value s of the statistic; make one with `optimal_estimator`."""
+    """P(action | s) for every value s of the statistic. Made by `optimal_estimator`.
+
+    Attributes
+    ----------
+    actions
+        The answers, (A,), or (A, m) where the estimand is a vector.
+    risk
+        The Bayes risk.
+    loss
+        Which loss.
+    method
+        "geometric", "program" or "laplace".
+    certificate
+        What proves privacy, and bounds the risk of every other estimator from below.
+    size
+        How many values the statistic has.
+    exact
+        The rows as fractions, one for each value of the statistic; None where there are too many.
+
+    Examples
+    --------
+    >>> best = nw.optimal_estimator(nw.Bernoulli(p=stats.uniform()), "squared", guarantee=nw.PureDP(1), n=10)
+    >>> best.size, best.matrix.shape == (11, len(best.actions))
+    (11, True)
+    """
 
     actions: Array  # (A,), or (A, m) where the estimand is a vector
     risk: float

@@ -80,13 +80,11 @@ def laplace_estimator(
     Returns
     -------
     LaplaceEstimator
-        `.risk`, its Bayes risk; `.scale`, the scale of the noise; `.written()`, an `Estimator` with exact rows, through
-        which a holder can release.
+        `.risk`, its Bayes risk; `.scale`, the scale of the noise; `.written()`, an `Estimator` with exact rows,
+        through which a holder can release.
 
     Examples
     --------
-    >>> from scipy import stats
-    >>> import noisewise as nw
     >>> uniform = nw.Bernoulli(p=stats.uniform(0, 1))
     >>> round(nw.laplace_estimator(uniform, "squared", guarantee=nw.PureDP(1), n=10, kind="printed").risk, 5)
     0.02778
@@ -98,7 +96,28 @@ def laplace_estimator(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LaplaceEstimator:
-    """Laplace noise on the non-private Bayes estimate, then nothing, a clip, or the Bayes action."""
+    """Laplace noise on the Bayes estimate, then nothing, a clip, or the Bayes action. Made by `laplace_estimator`.
+
+    Attributes
+    ----------
+    problem, loss
+        What is estimated, and what an error costs.
+    kind
+        "printed", "clipped" or "bayes".
+    guarantee
+        PureDP(epsilon).
+    centres
+        The non-private estimate for every value of the statistic.
+    scale
+        Of the noise, in the units of the estimand.
+
+    Examples
+    --------
+    >>> uniform = nw.Bernoulli(p=stats.uniform(0, 1))
+    >>> estimator = nw.laplace_estimator(uniform, "squared", guarantee=nw.PureDP(1), n=10)
+    >>> estimator.kind, len(estimator.centres)
+    ('bayes', 11)
+    """
 
     problem: Problem
     loss: Loss

@@ -79,12 +79,11 @@ class FiniteModel:
     likelihood
         P(s | theta), (S, I): one row for each value s of the statistic. Of a count of n records S is n + 1.
     neighbours
-        Pairs (s, t) of values that one record can turn into each other. Default: values that follow each other, as
-        those of a count.
+        Pairs (s, t) of values that one record can turn into each other. Default None: values that follow each other,
+        as those of a count.
 
     Examples
     --------
-    >>> import noisewise as nw
     >>> coins = nw.FiniteModel(theta=[0.2, 0.7], prior=[0.5, 0.5], likelihood=[[0.8, 0.3], [0.2, 0.7]])
     >>> round(nw.optimal_estimator(coins, "squared", guarantee=nw.PureDP(1)).risk, 4)
     0.0592

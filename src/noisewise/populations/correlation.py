@@ -50,10 +50,21 @@ FLOOR = 1e-14  # of a squared pivot, below which doubles cannot tell a matrix fr
 class LKJ:
     """A prior of a correlation matrix: p(R) proportional to det(R)^(eta - 1).
 
-    Parameters: `eta`, positive. 1 is uniform over all correlation matrices; with larger eta correlations are believed
-    to be nearer to 0. Of d columns, every single correlation r has (1 + r)/2 ~ Beta(eta + d/2 - 1, eta + d/2 - 1).
+    Of d columns, every single correlation r has (1 + r)/2 ~ Beta(eta + d/2 - 1, eta + d/2 - 1).
 
-        correlation=nw.LKJ(2)
+    Parameters
+    ----------
+    eta
+        Positive. 1 is uniform over all correlation matrices; with larger eta correlations are believed to be nearer to
+        0.
+    order
+        The number of columns; `MultivariateNormal` sets it.
+
+    Examples
+    --------
+    >>> nw.MultivariateNormal(columns=["a", "b", "c"], mean=[0, 0, 0], sd=[1, 1, 1],
+    ...                       correlation=nw.LKJ(2)).correlation_labels
+    ('correlation[a, b]', 'correlation[a, c]', 'correlation[b, c]')
     """
 
     eta: float

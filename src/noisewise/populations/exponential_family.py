@@ -319,17 +319,32 @@ def ExponentialFamily(
 
     Parameters
     ----------
-    statistic: t, a function of an array of records, or a list of such.
-    log_partition: A, a function of the natural parameters (arrays), one argument for each statistic. It is compared
-        with the integral (or the sum) at several parameters, and refused where it is another number.
-    support: (low, high) of the records; either may be infinite. Of discrete records one end must be a number.
-    log_base: log h, a function of an array; 0 by default.
-    natural: the natural parameters from the named ones, one number or a tuple; by default they are the named ones.
-    discrete: whether records are the whole numbers of the support.
-    parameters: each a number if you know it, else a scipy.stats distribution.
+    statistic
+        t, a function of an array of records, or a list of such.
+    log_partition
+        A, a function of the natural parameters (arrays), one argument for each statistic. It is compared with the
+        integral (or the sum) at several parameters, and refused where it is another number.
+    support
+        (low, high) of the records; either may be infinite. Of discrete records one end must be a number.
+    log_base
+        log h, a function of an array. Default None: 0.
+    natural
+        The natural parameters from the named ones, one number or a tuple. Default None: they are the named ones.
+    discrete
+        Whether records are the whole numbers of the support. Default False.
+    parameters
+        Each a number if you know it, else a scipy.stats distribution.
 
-        waits = nw.ExponentialFamily(statistic=lambda x: x, log_partition=lambda eta: -np.log(-eta),
-                                     natural=lambda rate: -rate, support=(0, np.inf), rate=stats.gamma(2))
+    Returns
+    -------
+    Population
+
+    Examples
+    --------
+    >>> waits = nw.ExponentialFamily(statistic=lambda x: x, log_partition=lambda eta: -np.log(-eta),
+    ...                              natural=lambda rate: -rate, support=(0, np.inf), rate=stats.gamma(2))
+    >>> waits.free
+    ('rate',)
     """
     functions = (statistic,) if callable(statistic) else tuple(statistic)
     given = {"log_partition": log_partition, "log_base": log_base, "natural": natural}

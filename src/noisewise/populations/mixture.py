@@ -154,16 +154,25 @@ def Mixture(components: Sequence[Population], *, weights: object, order: str | N
 
     Parameters
     ----------
-    components: two to twenty populations of one column, all continuous or all discrete, with numbers where parameters
-        are known and priors where they are not: [Normal(mean=stats.norm(30, 10), sd=5), Normal(...)].
-    weights: numbers that add up to 1, or stats.dirichlet([...]) with one entry for each component.
-    order: the parameter by which components are told apart: the prior is cut to mean[1] < mean[2] < ... Components
-        that are alike (same law, same priors, weights that prefer none) are put in the order of their first unknown
-        anyhow, since nothing else tells their labels apart; components that are not alike cannot be ordered.
+    components
+        Two to twenty populations of one column, all continuous or all discrete, with numbers where parameters are
+        known and priors where they are not.
+    weights
+        Numbers that add up to 1, or `stats.dirichlet([...])` with one entry for each component.
+    order
+        The parameter by which components are told apart: the prior is cut to mean[1] < mean[2] < ... Components that
+        are alike (same law, same priors, weights that prefer none) are put in the order of their first unknown anyhow,
+        since nothing else tells their labels apart; components that are not alike cannot be ordered. Default None.
 
-    Returns a population whose unknowns are `mean[1]`, `mean[2]`, .., and `weights` if these have a prior.
+    Returns
+    -------
+    Population
+        Its unknowns are `mean[1]`, `mean[2]`, .., and `weights` if these have a prior.
 
-        groups = nw.Mixture([nw.Normal(mean=stats.norm(40, 20), sd=8)] * 2, weights=stats.dirichlet([1, 1]))
+    Examples
+    --------
+    >>> nw.Mixture([nw.Normal(mean=stats.norm(40, 20), sd=8)] * 2, weights=stats.dirichlet([1, 1])).free
+    ('mean[1]', 'mean[2]', 'weights')
     """
     made = _checked_components(components)
     alike = _are_alike(made, weights)

@@ -32,12 +32,19 @@ class MultivariateNormal:
 
     Parameters
     ----------
-    columns: their names, two or more.
-    mean, sd: lists with a number or a prior for each column.
-    correlation: of two columns a number or a prior on (-1, 1); of any number of columns a known matrix, or LKJ(eta),
-        the prior of a whole matrix, which is uniform for eta = 1 and nearer to no correlation for larger eta.
+    columns
+        Their names, two or more.
+    mean, sd
+        Lists with a number or a prior for each column, in its unit.
+    correlation
+        Of two columns a number or a prior on (-1, 1); of any number of columns a known matrix, or `LKJ(eta)`, the
+        prior of a whole matrix.
 
-        people = nw.MultivariateNormal(columns=["height", "weight", "age"], mean=[...], sd=[...], correlation=nw.LKJ(2))
+    Examples
+    --------
+    >>> nw.MultivariateNormal(columns=["height", "weight"], mean=[stats.norm(170, 20), stats.norm(70, 20)], sd=[10, 15],
+    ...                       correlation=stats.uniform(-1, 2)).free
+    ('height.mean', 'weight.mean', 'correlation')
     """
 
     margins: Joint

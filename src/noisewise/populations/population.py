@@ -80,7 +80,23 @@ class AnyPopulation(Protocol):
 
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class Population:
-    """The law of one column: a distribution with a number or a prior for each parameter."""
+    """The law of one column: a distribution with a number or a prior for each parameter.
+
+    Parameters
+    ----------
+    distribution
+        Any distribution of scipy.stats, or one of one's own: `stats.weibull_min`, a class with `_pdf` or `_pmf`.
+    prior
+        A joint prior of several parameters, where a distribution offers one. Default None.
+    parameters
+        Each by its name in scipy.stats (shapes, loc, scale): a number if you know it, else a frozen scipy.stats
+        distribution.
+
+    Examples
+    --------
+    >>> nw.Population(stats.weibull_min, c=2, loc=0, scale=stats.halfnorm(scale=10)).free
+    ('scale',)
+    """
 
     distribution: Distribution
     parameters: Parameters
@@ -134,6 +150,7 @@ class Population:
         return self.distribution.log_density(np.asarray(x, dtype=float), self.values(theta))
 
     def cdf(self, x: Any, theta: Theta) -> Array:
+        """P(X <= x | theta): x (M,) or (K, M) gives (K, M)."""
         return self.distribution.cdf(np.asarray(x, dtype=float), self.values(theta))
 
     def between(self, low: Any, high: Any, theta: Theta) -> Array:
@@ -258,7 +275,26 @@ class Population:
 
 
 def Normal(*, prior: object = None, **parameters: object) -> Population:
-    """Normal records: mean and sd, or mean and variance; or prior=stats.normal_inverse_gamma(...)."""
+    """Normal records.
+
+    Parameters
+    ----------
+    mean, sd
+        In the column's unit: numbers if you know them, else priors.
+    variance
+        In the place of `sd`.
+    prior
+        Of mean and variance together: `stats.normal_inverse_gamma(...)`. Default None.
+
+    Returns
+    -------
+    Population
+
+    Examples
+    --------
+    >>> nw.Normal(mean=stats.norm(50, 50), sd=stats.halfnorm(scale=50)).free
+    ('mean', 'sd')
+    """
     if prior is not None or "variance" in parameters:
         return Population(NormalLaw("variance"), prior=prior, **parameters)
     return Population(NormalLaw("sd"), **parameters)
@@ -267,8 +303,23 @@ def Normal(*, prior: object = None, **parameters: object) -> Population:
 def Uniform(**parameters: object) -> Population:
     """Uniform records on (low, high), on (low, low + width), or on (centre - half_width, centre + half_width).
 
-    With `half_width` the centre is 0 unless it is given: Uniform(half_width=stats.gamma(2, scale=5)) is uniform on
-    (-t, t) with t unknown.
+    Parameters
+    ----------
+    low, high
+        The ends, in the column's unit: numbers if you know them, else priors.
+    width
+        In the place of `high`.
+    half_width, centre
+        In the place of both; the centre is 0 unless it is given.
+
+    Returns
+    -------
+    Population
+
+    Examples
+    --------
+    >>> nw.Uniform(half_width=stats.gamma(2, scale=5)).free
+    ('half_width',)
     """
     if "half_width" in parameters:
         return Population(UniformLaw("half_width"), **{"centre": 0, **parameters})
@@ -276,37 +327,146 @@ def Uniform(**parameters: object) -> Population:
 
 
 def Bernoulli(**parameters: object) -> Population:
-    """0/1 records (or a column with two levels): 1 with probability p."""
+    """0/1 records (or a column with two levels): 1 (the second level) with probability p.
+
+    Parameters
+    ----------
+    p
+        A number if you know it, else a prior on (0, 1).
+
+    Returns
+    -------
+    Population
+
+    Examples
+    --------
+    >>> nw.Bernoulli(p=stats.beta(1, 1)).free
+    ('p',)
+    """
     return Population(BernoulliLaw(), **parameters)
 
 
 def Categorical(**parameters: object) -> Population:
-    """Records with levels: p lists their probabilities, or is stats.dirichlet([...])."""
+    """Records with levels.
+
+    Parameters
+    ----------
+    p
+        The probabilities of the levels in their order, or `stats.dirichlet([...])` with one number for each.
+
+    Returns
+    -------
+    Population
+
+    Examples
+    --------
+    >>> nw.Categorical(p=stats.dirichlet([1, 1, 1])).free
+    ('p',)
+    """
     return Population(CategoricalLaw(), **parameters)
 
 
 def Poisson(**parameters: object) -> Population:
-    """Counts with a rate."""
+    """Whole numbers 0, 1, 2, ... of events.
+
+    Parameters
+    ----------
+    rate
+        Their mean: a number if you know it, else a prior.
+
+    Returns
+    -------
+    Population
+
+    Examples
+    --------
+    >>> nw.Poisson(rate=stats.gamma(2)).is_discrete
+    True
+    """
     return Population(PoissonLaw(), **parameters)
 
 
 def Exponential(**parameters: object) -> Population:
-    """Waiting times with a rate."""
+    """Waiting times.
+
+    Parameters
+    ----------
+    rate
+        One over their mean: a number if you know it, else a prior.
+
+    Returns
+    -------
+    Population
+
+    Examples
+    --------
+    >>> nw.Exponential(rate=stats.gamma(2)).free
+    ('rate',)
+    """
     return Population(GammaLaw(has_shape=False), **parameters)
 
 
 def Gamma(**parameters: object) -> Population:
-    """Gamma records with shape and rate."""
+    """Positive records with a long tail, such as incomes: density proportional to x^(shape - 1) exp(-rate x).
+
+    Parameters
+    ----------
+    shape
+        A number if you know it, else a prior.
+    rate
+        In one over the column's unit; the mean is shape/rate.
+
+    Returns
+    -------
+    Population
+
+    Examples
+    --------
+    >>> nw.Gamma(shape=stats.halfnorm(scale=4), rate=stats.halfnorm(scale=0.2)).free
+    ('shape', 'rate')
+    """
     return Population(GammaLaw(has_shape=True), **parameters)
 
 
 def LogNormal(**parameters: object) -> Population:
-    """Records whose logarithm is normal with log_mean and log_sd."""
+    """Records whose logarithm is normal.
+
+    Parameters
+    ----------
+    log_mean, log_sd
+        Mean and sd of the natural logarithm: numbers if you know them, else priors.
+
+    Returns
+    -------
+    Population
+
+    Examples
+    --------
+    >>> nw.LogNormal(log_mean=stats.norm(3, 1), log_sd=0.5).free
+    ('log_mean',)
+    """
     return Population(LogNormalLaw(), **parameters)
 
 
 def LocationScale(base: Any, **parameters: object) -> Population:
-    """loc + scale * z with z from a standard scipy.stats distribution, such as stats.t(5) or stats.logistic."""
+    """loc + scale * z with z from a standard scipy.stats distribution.
+
+    Parameters
+    ----------
+    base
+        Such as `stats.t(5)` or `stats.logistic`.
+    loc, scale
+        In the column's unit: numbers if you know them, else priors.
+
+    Returns
+    -------
+    Population
+
+    Examples
+    --------
+    >>> nw.LocationScale(stats.t(5), loc=stats.norm(50, 20), scale=stats.halfnorm(scale=20)).free
+    ('loc', 'scale')
+    """
     return Population(FromScipy(base, only_location_scale=True), **parameters)
 
 
@@ -336,7 +496,18 @@ def _unknown_names(columns: Mapping[str, Population]) -> dict[str, tuple[str, st
 
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class Joint:
-    """Several columns, independent of each other given the parameters; a parameter is named column.parameter."""
+    """Several columns, independent of each other given the parameters; a parameter is named column.parameter.
+
+    Parameters
+    ----------
+    columns
+        The population of each column, by its name.
+
+    Examples
+    --------
+    >>> nw.Joint(income=nw.Normal(mean=stats.norm(50, 20), sd=20), smokes=nw.Bernoulli(p=stats.beta(1, 1))).free
+    ('income.mean', 'smokes.p')
+    """
 
     columns: Mapping[str, Population]
     _unknowns: Mapping[str, tuple[str, str]]

@@ -82,21 +82,25 @@ NO_SCATTER: Floats = np.zeros((0, 0))
 class Simulator:
     """Records that a function draws, with a number or a prior for each of its parameters.
 
+    The likelihood is by simulation: the verdict states its Monte Carlo error, and what that does to the answer. A draw
+    that is smooth in theta for a fixed stream (`mean + sd * rng.standard_normal(n)`, inverses of uniform numbers)
+    gives a smooth likelihood; one that rejects (`rng.gamma` with an unknown shape) a rougher one.
+
     Parameters
     ----------
-    draw: `draw(rng, theta, n)` gives n independent records as a mapping from column to an array of n numbers. All
+    draw
+        `draw(rng, theta, n)` gives n independent records as a mapping from column to an array of n numbers. All
         randomness comes from `rng`, a numpy.random.Generator; `theta` has every parameter by name, as a number (an
         array of probabilities where the prior is a Dirichlet law). Levels are drawn by their index, 0, 1, ...
-    parameters: by name, a number if you know it, else a frozen scipy.stats distribution.
+    parameters
+        By name, a number if you know it, else a frozen scipy.stats distribution.
 
-    The likelihood is by simulation: the verdict states its Monte Carlo error, and what that does to the answer. A draw
-    that is smooth in theta for a fixed stream (`mean + sd * rng.standard_normal(n)`, inverses of uniform numbers) gives
-    a smooth likelihood; one that rejects (`rng.gamma` with an unknown shape) a rougher one.
-
-        def draw(rng, theta, n):
-            return {"stay": np.exp(theta["level"] + 0.6 * rng.standard_t(5, n))}
-
-        stays = nw.Simulator(draw, level=stats.norm(1, 1))
+    Examples
+    --------
+    >>> def draw(rng, theta, n):
+    ...     return {"stay": np.exp(theta["level"] + 0.6 * rng.standard_t(5, n))}
+    >>> nw.Simulator(draw, level=stats.norm(1, 1)).free
+    ('level',)
     """
 
     draw: Draw

@@ -60,7 +60,18 @@ BESIDE_DELTA = Fraction(1, 10**6)
 @register_guarantee
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class PureDP(Guarantee):
-    """epsilon-differential privacy."""
+    """epsilon-differential privacy: P(M(x) in S) <= e^epsilon P(M(x') in S) for neighbouring data sets x, x'.
+
+    Parameters
+    ----------
+    epsilon
+        Positive; a whole number, a Fraction or a text such as "0.1" is exact, a float is taken at its decimal writing.
+
+    Examples
+    --------
+    >>> nw.PureDP("0.1") + nw.PureDP("0.2") == nw.PureDP("0.3")
+    True
+    """
 
     kind: ClassVar[str] = "pure-dp"
     norm: ClassVar[int] = 1
@@ -85,7 +96,20 @@ class PureDP(Guarantee):
 @register_guarantee
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class ApproxDP(Guarantee):
-    """(epsilon, delta)-differential privacy, 0 < delta < 1."""
+    """(epsilon, delta)-differential privacy: P(M(x) in S) <= e^epsilon P(M(x') in S) + delta, 0 < delta < 1.
+
+    Parameters
+    ----------
+    epsilon
+        Positive, exact as in `PureDP`.
+    delta
+        By how much a probability may exceed that; far below one over the number of records.
+
+    Examples
+    --------
+    >>> print(nw.ApproxDP(1, "1e-6"))
+    epsilon = 1, delta = 1e-06
+    """
 
     kind: ClassVar[str] = "approx-dp"
     norm: ClassVar[int] = 2
@@ -109,7 +133,18 @@ class ApproxDP(Guarantee):
 @register_guarantee
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class ZeroConcentratedDP(Guarantee):
-    """rho-zero-concentrated differential privacy."""
+    """rho-zero-concentrated differential privacy: the Renyi divergence of every order a > 1 is at most rho a.
+
+    Parameters
+    ----------
+    rho
+        Positive, exact as in `PureDP`. Gaussian noise has sigma = sensitivity/sqrt(2 rho); rho adds.
+
+    Examples
+    --------
+    >>> print(nw.ZeroConcentratedDP("1/2").to(nw.ApproxDP, delta="1e-6"))
+    epsilon = 5.22153444454, delta = 1e-06
+    """
 
     kind: ClassVar[str] = "zero-concentrated-dp"
     norm: ClassVar[int] = 2
@@ -130,7 +165,20 @@ class ZeroConcentratedDP(Guarantee):
 @register_guarantee
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class GaussianDP(Guarantee):
-    """mu-Gaussian differential privacy. What adds is mu^2, so that is what is kept, exactly."""
+    """mu-Gaussian differential privacy: neighbours are no easier to tell apart than N(0, 1) from N(mu, 1).
+
+    What adds is mu^2, so that is what is kept, exactly.
+
+    Parameters
+    ----------
+    mu
+        Positive. Gaussian noise has sigma = sensitivity/mu.
+
+    Examples
+    --------
+    >>> print(nw.GaussianDP(3) + nw.GaussianDP(4))
+    mu = 5
+    """
 
     kind: ClassVar[str] = "gaussian-dp"
     norm: ClassVar[int] = 2

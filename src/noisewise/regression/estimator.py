@@ -228,18 +228,24 @@ class PrivateEstimator:
 
 
 class PrivateLinearRegression(PrivateEstimator):
-    """Linear regression from releases: `fit`, `predict`, `score`, `coef_`, `intercept_`, `posterior_`.
+    """Linear regression from releases, with the manners of scikit-learn: `fit`, `predict`, `score`, `coef_`,
+    `posterior_`.
 
     Parameters
     ----------
-    features, response : as for `LinearRegression`; or `formula`, or a whole `model`.
-    releases : what `fit(X, y)` learns from where scikit-learn calls it; X and y are then not looked at.
-    intercept, coefficients, noise, prior, covariates : what is believed, as for `LinearRegression`.
-    method, draws, warmup, chains, seed, n : as for `infer`.
+    features, response
+        As for `LinearRegression`; or `formula`, or a whole `model`. Default None.
+    noise, prior
+        What is believed of the noise, as for `LinearRegression`. Default None.
+    others
+        `formula`, `model`; `releases`, what `fit(X, y)` learns from where scikit-learn calls it (X and y are then not
+        looked at); `intercept`, `coefficients`, `covariates` as for `LinearRegression`; `method`, `draws`, `warmup`,
+        `chains`, `seed`, `n` as for `infer`.
 
     Examples
     --------
-    `PrivateLinearRegression(["age"], "cost").fit(release).predict([[50]])`
+    >>> nw.PrivateLinearRegression(["age"], "cost", coefficients=stats.norm(0, 5), seed=1).get_params()["response"]
+    'cost'
     """
 
     family: ClassVar[str] = "linear"
@@ -309,36 +315,61 @@ class PrivateLogisticRegression(PrivateClassifier):
 
     Parameters
     ----------
-    features, response : as for `LogisticRegression`; or `formula`, or a whole `model`.
-    releases : what `fit(X, y)` learns from where scikit-learn calls it; X and y are then not looked at.
-    intercept, coefficients, covariates : what is believed, as for `LogisticRegression`.
-    method, draws, warmup, chains, seed, n : as for `infer`.
+    features, response
+        As for `LogisticRegression`. Default None, with `formula` or `model`.
+    formula
+        The regression in words, in the place of features and response. Default None.
+    model
+        A whole `LogisticRegression`. Default None.
+    releases
+        What `fit(X, y)` learns from where scikit-learn calls it; X and y are then not looked at. Default None.
+    intercept, coefficients, covariates
+        What is believed, as for `LogisticRegression`.
+    method, draws, warmup, chains, seed, n
+        As for `infer`.
 
     Examples
     --------
-    `PrivateLogisticRegression(formula="relapse ~ age + smoker").fit(release).predict_proba([[50, 1]])`
+    >>> nw.PrivateLogisticRegression(formula="relapse ~ age + smoker", seed=1).get_params()["formula"]
+    'relapse ~ age + smoker'
     """
 
     family: ClassVar[str] = "logistic"
 
 
 class PrivateProbitRegression(PrivateClassifier):
-    """Probit regression from releases; parameters as of `PrivateLogisticRegression`.
+    """Probit regression from releases, with the manners of scikit-learn.
+
+    Parameters
+    ----------
+    features, response, formula, model, releases, intercept, coefficients, covariates
+        As of `PrivateLogisticRegression`.
+    method, draws, warmup, chains, seed, n
+        As of `PrivateLogisticRegression`.
 
     Examples
     --------
-    `PrivateProbitRegression(formula="died ~ dose").fit(release).predict_proba([[3.0]])`
+    >>> nw.PrivateProbitRegression(["dose"], nw.column("died").equals("yes"), seed=1).get_params()["draws"]
+    1000
     """
 
     family: ClassVar[str] = "probit"
 
 
 class PrivatePoissonRegression(PrivateEstimator):
-    """Poisson regression from releases: `predict` is the rate; parameters as of `PrivateLogisticRegression`.
+    """Poisson regression from releases, with the manners of scikit-learn: `predict` is the rate.
+
+    Parameters
+    ----------
+    features, response, formula, model, releases, intercept, coefficients, covariates
+        As of `PrivateLogisticRegression`.
+    method, draws, warmup, chains, seed, n
+        As of `PrivateLogisticRegression`.
 
     Examples
     --------
-    `PrivatePoissonRegression(["age"], "visits").fit(release).predict([[50]])`
+    >>> nw.PrivatePoissonRegression(["age"], "visits", seed=1).get_params()["chains"]
+    4
     """
 
     family: ClassVar[str] = "poisson"

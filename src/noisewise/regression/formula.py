@@ -29,18 +29,24 @@ def regression(formula: str, schema: Schema, *, family: str = "linear", **belief
 
     Parameters
     ----------
-    formula : such as 'cost ~ age + smoker + C(region)'; docs/formulas.md has the language.
-    schema : the public facts about the records, as in the release (`release.schema`).
-    family : "linear", "logistic", "probit" or "poisson"; default "linear".
-    beliefs : `coefficients`, `covariates`, and what else the model of that family takes.
+    formula
+        Such as 'cost ~ age + smoker + C(region)'; docs/formulas.md has the language.
+    schema
+        The public facts about the records, as in the release (`release.schema`).
+    family
+        "linear" (default), "logistic", "probit" or "poisson".
+    beliefs
+        `coefficients`, `covariates`, and what else the model of that family takes.
 
     Returns
     -------
-    A LinearRegression, LogisticRegression, ProbitRegression or PoissonRegression.
+    LinearRegression, LogisticRegression, ProbitRegression or PoissonRegression
 
     Examples
     --------
-    `infer(release, regression("relapse ~ age + smoker", release.schema, family="logistic"))`
+    >>> schema = nw.Schema({"age": nw.Bounded(18, 90), "cost": nw.Bounded(0, 50)}, n=400, neighbours="change-one")
+    >>> nw.regression("cost ~ age", schema).free
+    ('intercept', 'age', 'noise_variance')
     """
     entry = written_as(f"{checked_family(family)}_regression")
     assert entry is not None  # every family is a model of this room

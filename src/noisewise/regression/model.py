@@ -66,7 +66,39 @@ RESERVED = (
 
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class LinearRegression(MomentsModel):
-    """A response that is linear in features, with normal noise; see `priors` for what each belief may be."""
+    """A response that is linear in features, with normal noise: y = beta_0 + beta' f + e, e ~ N(0, noise_variance).
+
+    Priors and results are in the units of the columns, whatever centre and scale the releases use.
+
+    Parameters
+    ----------
+    features
+        Columns and features, as in the release.
+    response
+        A column or a feature, as in the release.
+    intercept
+        Whether there is one. Default True.
+    coefficients
+        `stats.norm` for all, a mapping or list of them, `stats.multivariate_normal`, "learned" (a common unknown
+        scale), or for several sites "separate" and "partial". Default None: weak, from public numbers alone.
+    noise
+        The prior of the noise variance, `stats.invgamma(a, scale=b)`. Default None: weak, from public numbers alone.
+    prior
+        A `NormalInverseGamma` in the place of `coefficients` and `noise`; beside "separate" or "partial" the prior of
+        the coefficients. Default None.
+    covariates
+        What is assumed of the features: `NormalCovariates`, `GivenMoments`, or "released" (fourth moments that were
+        released). Default None: numbers normal, with a weak prior.
+    spread
+        With several sites: the prior of how far their coefficients lie apart. Default None.
+    sites
+        Names of the sites. Default None: 1, 2, ...
+
+    Examples
+    --------
+    >>> nw.LinearRegression(["age"], "cost", coefficients=stats.norm(0, 5)).free
+    ('intercept', 'age', 'noise_variance')
+    """
 
     text_name: ClassVar[str] = "linear_regression"
     takes: ClassVar[tuple[str, ...]] = (

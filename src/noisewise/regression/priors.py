@@ -42,7 +42,19 @@ COVARIATE_MEAN, COVARIATE_COVARIANCE = "covariate_mean", "covariate_covariance"
 class NormalInverseGamma:
     """theta | sigma^2 ~ N(mean, sigma^2 precision^-1), sigma^2 ~ InverseGamma(shape, rate): conjugate, intercept first.
 
-    A number for `mean` or `precision` stands for all coefficients; a list for `precision` is its diagonal.
+    Parameters
+    ----------
+    mean
+        Of the coefficients; a number stands for all of them.
+    precision
+        A matrix, a list for its diagonal, or a number for all coefficients.
+    shape, rate
+        Of the inverse gamma law of the noise variance.
+
+    Examples
+    --------
+    >>> nw.LinearRegression(["age"], "cost", prior=nw.NormalInverseGamma(0, 0.1, 3, 50)).prior.shape
+    3.0
     """
 
     mean: Floats
@@ -65,8 +77,23 @@ class NormalInverseGamma:
 class NormalCovariates:
     """x ~ N(mu, Sigma), mu | Sigma ~ N(location, Sigma/strength), Sigma ~ InverseWishart(scale, degrees).
 
-    A number for `location` or `scale` stands for all features; a list for `scale` is its diagonal. Without intercept
-    mu is the release's centre, and `location` and `strength` say nothing.
+    Without intercept mu is the release's centre, and `location` and `strength` say nothing.
+
+    Parameters
+    ----------
+    location
+        Of the features' means, in their units; a number stands for all.
+    strength
+        How many records' worth the location is.
+    scale
+        A matrix, a list for its diagonal, or a number for all features.
+    degrees
+        More than the number of features less 1.
+
+    Examples
+    --------
+    >>> nw.NormalCovariates([50, 27], 10, [225 * 7, 25 * 7], 10).degrees
+    10.0
     """
 
     is_normal: ClassVar[bool] = True
@@ -96,6 +123,19 @@ class GivenMoments:
     """E x_a x_b and E x_a x_b x_c x_d of ([1,] x), known from elsewhere: no law of x is assumed beyond them.
 
     Without intercept they are those of x less the release's centre.
+
+    Parameters
+    ----------
+    second
+        (d, d), of the entries ([1,] x), in the units of the features.
+    fourth
+        (d, d, d, d), of the same entries.
+
+    Examples
+    --------
+    >>> rows = np.random.default_rng(1).normal(50, 10, (200, 1))
+    >>> nw.GivenMoments.of_rows(rows).second.shape
+    (2, 2)
     """
 
     second: Floats

@@ -112,10 +112,24 @@ class FeatureSums(Statistic):
 
 @dataclass(frozen=True, slots=True, init=False)
 class Mean(FeatureSums):
-    """Averages of features over all records: sum_i f(x_i) / n.
+    """Averages of features over all records: sum_i f(x_i) / n. Change-one only, but for means by group.
 
-    Where values may be absent (`missing="leave-out"`): how many are present, and the sums over them. Their ratio is the
-    mean of those present.
+    Where values may be absent (`missing="leave-out"`): how many are present, and the sums over them. Their ratio is
+    the mean of those present.
+
+    Parameters
+    ----------
+    features
+        One or several: names of columns, or features. All are published for one price.
+    by
+        A column with levels, or a list of two: counts and sums of each group, in one release. Default None.
+
+    Examples
+    --------
+    >>> schema = nw.Schema({"income": nw.Bounded(0, 250)}, n=4000, neighbours="change-one")
+    >>> x = nw.column("income")
+    >>> print(nw.plan(nw.Mean(x, x**2), schema, guarantee=nw.PureDP(1)))
+    mean(income, income**2) by laplace at epsilon = 1
     """
 
     features: tuple[Feature, ...]
@@ -173,7 +187,21 @@ class Mean(FeatureSums):
 
 @dataclass(frozen=True, slots=True, init=False)
 class Sum(FeatureSums):
-    """Sums of features over all records, or over those in which they are present."""
+    """Sums of features over all records, or over those in which they are present.
+
+    Parameters
+    ----------
+    features
+        One or several: names of columns, or features.
+    by
+        A column with levels, or a list of two: counts and sums of each group, in one release. Default None.
+
+    Examples
+    --------
+    >>> schema = nw.Schema({"visits": nw.Bounded(0, 20)}, n_max=1000, neighbours="add-remove")
+    >>> nw.plan(nw.Sum("visits"), schema, guarantee=nw.PureDP(1)).noise
+    (Noise(label='sum(visits)', sd=28.284271247461216, words='sd 28.28'),)
+    """
 
     features: tuple[Feature, ...]
     kind: ClassVar[str] = "sum"
@@ -211,7 +239,23 @@ class Sum(FeatureSums):
 
 @dataclass(frozen=True, slots=True, init=False)
 class Count(FeatureSums):
-    """How many records satisfy a condition such as column('smoker').equals('yes'); absent ones do not."""
+    """How many records satisfy a condition; absent ones do not.
+
+    Parameters
+    ----------
+    condition
+        A feature that is 0 or 1, such as `column("income") > 50`, `column("smoker").equals("yes")`, or products of
+        them. With `by=` it may be left out: the count of everybody in the group.
+    by
+        A column with levels, or a list of two: the count of each group, in one release. Default None: of all records.
+
+    Examples
+    --------
+    >>> print(nw.Count(nw.column("smoker").equals("yes")))
+    count(equals(smoker, 'yes'))
+    >>> print(nw.Count(by="region"))
+    count(by=region)
+    """
 
     condition: Feature
     kind: ClassVar[str] = "count"
@@ -267,7 +311,25 @@ class Count(FeatureSums):
 
 @dataclass(frozen=True, slots=True, init=False)
 class TruncatedSum(FeatureSums):
-    """Sums of features over the records whose `column` lies in [low, high]; all others are redacted."""
+    """Sums of features over the records whose `column` lies in [low, high]; all others are redacted.
+
+    Prefer a sum of `clip(low, high)`: of those that remain a sum has two explanations, their number and their size.
+
+    Parameters
+    ----------
+    features
+        One feature or a list.
+    column
+        The column that decides.
+    low, high
+        The ends of the window, in the column's unit.
+
+    Examples
+    --------
+    >>> schema = nw.Schema({"income": nw.Bounded(0, 250)}, n=4000, neighbours="change-one")
+    >>> nw.TruncatedSum(["income"], "income", 0, 100).labels(schema)
+    ('sum(income where 0 <= income <= 100)',)
+    """
 
     features: tuple[Feature, ...]
     column: str

@@ -38,7 +38,24 @@ from noisewise.statistics.settling import ONE, calibrated, rounding, scales
 
 @dataclass(frozen=True, slots=True, init=False)
 class SmallestEigenvalue(Statistic):
-    """lambda_min(X'X) of rows x shortened to norm R: adding u u' and taking v v' away moves it by at most R^2."""
+    """lambda_min(X'X) of rows x shortened to norm R: adding u u' and taking v v' away moves it by at most R^2.
+
+    Parameters
+    ----------
+    features
+        x: one feature or a list.
+    shrink
+        R, the norm to which longer rows (centred and scaled) are shortened.
+    centre, scale
+        Public numbers by feature that are taken off, and by which what is left is divided. Default None: 0 and 1.
+
+    Examples
+    --------
+    >>> schema = nw.Schema({"age": nw.Bounded(18, 90)}, n=400, neighbours="change-one")
+    >>> row = nw.SmallestEigenvalue(["age"], 2, centre={"age": 54}, scale={"age": 18})
+    >>> float(row.sensitivity(schema).value)
+    3.9999999999999996
+    """
 
     features: tuple[Feature, ...]
     shrink: Fraction

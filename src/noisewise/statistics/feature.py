@@ -265,7 +265,25 @@ class Feature:
 
 
 def column(name: str) -> Feature:
-    """The feature that is a column's own value."""
+    """The feature that is a column's own value; arithmetic and comparisons make others of it.
+
+    Parameters
+    ----------
+    name
+        The column's name in the schema.
+
+    Returns
+    -------
+    Feature
+        One number taken from one record. `+ - * / **`, `abs`, `.clip(low, high)`, `.between(low, high)`,
+        `.equals(level)` and comparisons give features again; comparisons are 0 or 1.
+
+    Examples
+    --------
+    >>> x = nw.column("income")
+    >>> print(x.clip(0, 120) ** 2, (x > 50) * x, nw.column("region").equals("north"))
+    clip(income, 0, 120)**2 (income > 50)*income equals(region, 'north')
+    """
     if not isinstance(name, str) or not name:
         raise InvalidArgument(f"column({shown(name)}): the name must be a text.", argument="name")
     return Feature("column", (name,))

@@ -33,7 +33,21 @@ from noisewise.statistics.tables import read_edges
 
 @dataclass(frozen=True, slots=True, init=False)
 class Records(Statistic):
-    """One private answer a record: the feature with noise, or its cell under randomized response."""
+    """One private answer for each record: the feature with noise, or its cell by randomized response. Change-one only.
+
+    Parameters
+    ----------
+    feature
+        A column, or a feature. Of a column with levels, or of a feature that is 0 or 1, the answer is a cell.
+    cells
+        Thresholds, ascending: the answer is the cell in which the feature lies. Default None.
+
+    Examples
+    --------
+    >>> schema = nw.Schema({"smokes": nw.Levels(["no", "yes"])}, n=500, neighbours="change-one")
+    >>> nw.plan(nw.Records("smokes"), schema, guarantee=nw.PureDP(1)).mechanism
+    'randomized-response'
+    """
 
     feature: Feature
     cells: tuple[float, ...] | None

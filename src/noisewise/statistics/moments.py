@@ -74,10 +74,41 @@ LARGEST_ROW = 5000  # products
 
 @dataclass(frozen=True, slots=True, init=False)
 class Moments(FeatureSums):
-    """Sums over records of the products of the entries of w = ([1,] x, y).
+    r"""Sums over records of the products of the entries of w = ([1,] x, y): what regressions learn from.
 
     Under change-one the product 1 * 1 = n is public and left out; under add-remove, and where rows may be absent, it
-    is a component of its own.
+    is a component of its own. `Moments.from_formula(formula, schema)` writes it from a regression in words.
+
+    Parameters
+    ----------
+    features
+        x: one feature or a list.
+    response
+        y: one feature.
+    intercept
+        Whether 1 is an entry of w. Default True.
+    parts
+        Which products: "xx", "xy" and "yy"; default all of them.
+    fourth
+        Whether products of four entries of x are published as well. Default False.
+    centre
+        Public numbers by feature that are taken off, in the feature's unit. Default None: 0.
+    scale
+        Public numbers by feature by which what is left is divided. Default None: 1.
+    shrink
+        The norm to which longer rows (centred and scaled) are shortened. Default None: rows stay as they are.
+    average
+        How many rows are averaged before products are taken. Default None: 1.
+
+    Examples
+    --------
+    >>> schema = nw.Schema({"age": nw.Bounded(18, 90), "cost": nw.Bounded(0, 50)}, n=400, neighbours="change-one")
+    >>> print(*nw.Moments(["age"], "cost", centre={"age": 50}).labels(schema), sep="\n")
+    sum(age)
+    sum(cost)
+    sum(age**2)
+    sum(age*cost)
+    sum(cost**2)
     """
 
     features: tuple[Feature, ...]

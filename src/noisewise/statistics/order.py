@@ -130,7 +130,19 @@ class OrderStatistic(Statistic):
 
 @dataclass(frozen=True, slots=True, init=False)
 class Median(OrderStatistic):
-    """The lower median s_(ceil(n/2)) of a feature."""
+    """The lower median s_(ceil(n/2)) of a feature, with noise by smooth sensitivity. Change-one only.
+
+    Parameters
+    ----------
+    feature
+        The name of a column, or a feature.
+
+    Examples
+    --------
+    >>> schema = nw.Schema({"income": nw.Bounded(0, 250)}, n=4000, neighbours="change-one")
+    >>> print(nw.plan(nw.Median("income"), schema, guarantee=nw.PureDP(1)))
+    median(income) by smooth-cauchy at epsilon = 1
+    """
 
     feature: Feature
     kind: ClassVar[str] = "median"
@@ -154,7 +166,18 @@ class Median(OrderStatistic):
 
 @dataclass(frozen=True, slots=True, init=False)
 class Maximum(OrderStatistic):
-    """The largest value of a feature."""
+    """The largest value of a feature, with noise by smooth sensitivity. Change-one only.
+
+    Parameters
+    ----------
+    feature
+        The name of a column, or a feature.
+
+    Examples
+    --------
+    >>> nw.Maximum("income").rank(4000)
+    4000
+    """
 
     feature: Feature
     kind: ClassVar[str] = "maximum"
@@ -168,7 +191,18 @@ class Maximum(OrderStatistic):
 
 @dataclass(frozen=True, slots=True, init=False)
 class Minimum(OrderStatistic):
-    """The smallest value of a feature."""
+    """The smallest value of a feature, with noise by smooth sensitivity. Change-one only.
+
+    Parameters
+    ----------
+    feature
+        The name of a column, or a feature.
+
+    Examples
+    --------
+    >>> nw.Minimum("income").rank(4000)
+    1
+    """
 
     feature: Feature
     kind: ClassVar[str] = "minimum"
@@ -182,10 +216,23 @@ class Minimum(OrderStatistic):
 
 @dataclass(frozen=True, slots=True, init=False)
 class Quantile(OrderStatistic):
-    """The q-quantile of a feature.
+    """The q-quantile of a feature. Change-one only.
 
     By the exponential mechanism (the default) a lattice point y with |#{x < y} - q n| small; under smooth sensitivity
     (`mechanism="smooth-laplace"`, `"smooth-cauchy"`) the value s_(ceil(q n)) with noise.
+
+    Parameters
+    ----------
+    feature
+        The name of a column, or a feature.
+    q
+        Strictly between 0 and 1; a text such as "0.95" is exact.
+
+    Examples
+    --------
+    >>> schema = nw.Schema({"income": nw.Bounded(0, 250)}, n=4000, neighbours="change-one")
+    >>> nw.plan(nw.Quantile("income", "0.95"), schema, guarantee=nw.PureDP(1)).mechanism
+    'exponential'
     """
 
     feature: Feature

@@ -52,7 +52,22 @@ Cell = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, init=False)
 class Histogram(Statistic):
-    """Counts of the cells of one column. Edges are the inner ones: cell j is [edge_{j-1}, edge_j)."""
+    """Counts of the cells of one column, which add up to everybody. One table has one price.
+
+    Parameters
+    ----------
+    column
+        A column with levels, or with bounds and then `edges`.
+    edges
+        The inner edges, ascending: cell j is [edge_{j-1}, edge_j), the outermost end at the bounds. Default None, for
+        a column with levels, whose cells are its levels.
+
+    Examples
+    --------
+    >>> schema = nw.Schema({"age": nw.Bounded(18, 90)}, n=1000, neighbours="change-one")
+    >>> nw.Histogram("age", [30, 60]).labels(schema)
+    ('age in [18, 30)', 'age in [30, 60)', 'age in [60, 90]')
+    """
 
     column: str
     edges: tuple[float, ...] | None
@@ -120,7 +135,23 @@ class Histogram(Statistic):
 class Marginals(Statistic):
     """One contingency table for each clique of columns with levels; cells in row-major order, cliques in turn.
 
-    With `tied=True` they are one table, the sum over cliques, in which every record weighs the same: `unit()` in all.
+    Parameters
+    ----------
+    cliques
+        Lists of columns, one for each table.
+    tied
+        True: the cliques are alike, and one table is published, the sum over cliques, in which every record weighs the
+        same. Default False.
+    null
+        Of tied tables: the level that means "nothing here"; the cell in which every column has it is left out. Default
+        None.
+
+    Examples
+    --------
+    >>> schema = nw.Schema({"smokes": nw.Levels(["no", "yes"]), "sex": nw.Levels(["f", "m"])}, n=500,
+    ...                    neighbours="change-one")
+    >>> nw.Marginals(["smokes", "sex"]).labels(schema)
+    ('smokes=no, sex=f', 'smokes=no, sex=m', 'smokes=yes, sex=f', 'smokes=yes, sex=m')
     """
 
     cliques: tuple[tuple[str, ...], ...]

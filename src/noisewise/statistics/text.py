@@ -92,9 +92,24 @@ INSTEAD: Mapping[str, str] = {
 
 
 def statistic(text: str, schema: Schema | None = None) -> Statistic:
-    """Read a statistic such as 'mean(income, income**2)'.
+    """Read a statistic that is written as text, as spec files have it.
 
-    The schema is asked for by formulas alone: "moments('cost ~ age + smoker')".
+    Parameters
+    ----------
+    text
+        Such as "mean(income, income**2)"; docs/spec-files.md has the language.
+    schema
+        The public facts; only formulas need them, as in "moments('cost ~ age + smoker')". Default None.
+
+    Returns
+    -------
+    Statistic
+        The same object that the constructors make.
+
+    Examples
+    --------
+    >>> nw.statistic("mean(x, x**2)") == nw.Mean("x", nw.column("x") ** 2)
+    True
     """
     read = _Reader(text, schema).read()
     if not isinstance(read, Statistic):

@@ -33,12 +33,15 @@ class GivenRows:
 
     Parameters
     ----------
-    rows : array (rows, features), 20 to 500 rows, in the model's order of features and the units of their columns; a
+    rows
+        An array (rows, features) of 20 to 500 rows, in the model's order of features and the units of their columns; a
         condition is 0 or 1. Values are as they are after clamping.
 
     Examples
     --------
-    `LogisticRegression(["income"], relapse, covariates=GivenRows(np.random.default_rng().gamma(4, 10, (400, 1))))`
+    >>> sample = nw.GivenRows(np.random.default_rng(1).gamma(4, 10, (400, 1)))
+    >>> nw.LogisticRegression(["income"], nw.column("relapse").equals("yes"), covariates=sample).free
+    ('intercept', 'income')
     """
 
     is_normal: ClassVar[bool] = False

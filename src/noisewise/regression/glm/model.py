@@ -285,19 +285,32 @@ class LogisticRegression(MomentsGlm):
 
     Parameters
     ----------
-    features : list of columns and features, as in the release.
-    response : a condition such as `column("relapse").equals("yes")`, or a column with bounds [0, 1].
-    intercept : whether there is one; default True.
-    coefficients : `stats.norm` for all, a mapping or list of them, `stats.multivariate_normal`, or "learned"; by
-        default N(0, (2.5/s)^2) for the log odds ratio of one unit, s the likely sd of a number by public numbers (1 for
-        a yes/no feature), and N(0, 2.5^2) for the log odds where features are likely to lie.
-    covariates : `NormalCovariates`, `GivenRows`, a mapping from every column that is a number to its population (with
-        known numbers as parameters), "released" (by histograms given beside the moments), or nothing: yes/no features
+    features
+        Columns and features, as in the release.
+    response
+        A condition such as `column("relapse").equals("yes")`, or a column with bounds [0, 1].
+    intercept
+        Whether there is one. Default True.
+    coefficients
+        `stats.norm` for all, a mapping or list of them, `stats.multivariate_normal`, "learned", or for several sites
+        "separate" and "partial". Default None: N(0, (2.5/s)^2) for the log odds ratio of one unit, s the likely sd of
+        a number by public numbers (1 for a yes/no feature), and N(0, 2.5^2) for the log odds where features are likely
+        to lie.
+    covariates
+        `NormalCovariates`, `GivenRows`, a mapping from every column that is a number to its population (with known
+        numbers as parameters), or "released" (by histograms given beside the moments). Default None: yes/no features
         as such, numbers normal within their combinations.
+    prior
+        Of the coefficients, where `coefficients` is "separate" or "partial". Default None.
+    spread
+        With several sites: the prior of how far their coefficients lie apart. Default None.
+    sites
+        Names of the sites. Default None: 1, 2, ...
 
     Examples
     --------
-    `infer(release, LogisticRegression(["age"], column("relapse").equals("yes")))`
+    >>> nw.LogisticRegression(["age"], nw.column("relapse").equals("yes")).free
+    ('intercept', 'age')
     """
 
     __slots__ = ()
@@ -308,11 +321,15 @@ class LogisticRegression(MomentsGlm):
 class ProbitRegression(MomentsGlm):
     """A yes/no response with P(y = 1) = Phi(beta_0 + beta' f).
 
-    Parameters as of `LogisticRegression`; the default prior has 1.5 for 2.5.
+    Parameters
+    ----------
+    features, response, intercept, coefficients, covariates, prior, spread, sites
+        As of `LogisticRegression`; the default prior has 1.5 for 2.5.
 
     Examples
     --------
-    `infer(release, ProbitRegression(["dose"], column("died").equals(1)))`
+    >>> nw.ProbitRegression(["dose"], nw.column("died").equals("yes")).free
+    ('intercept', 'dose')
     """
 
     __slots__ = ()
@@ -325,16 +342,22 @@ class PoissonRegression(MomentsGlm):
 
     Parameters
     ----------
-    features : list of columns and features, as in the release.
-    response : one column `Bounded(0, B)`, B whole; counts above B are B (or were refused, if the schema says so).
-    intercept : whether there is one; default True.
-    coefficients : as of `LogisticRegression`; by default N(0, (1.5/s)^2), and N(log(B/4), 1.5^2) for the log rate where
+    features
+        Columns and features, as in the release.
+    response
+        One column `Bounded(0, B)`, B whole; counts above B are B (or were refused, if the schema says so).
+    intercept
+        Whether there is one. Default True.
+    coefficients
+        As of `LogisticRegression`. Default None: N(0, (1.5/s)^2), and N(log(B/4), 1.5^2) for the log rate where
         features are likely to lie.
-    covariates : as of `LogisticRegression`.
+    covariates, prior, spread, sites
+        As of `LogisticRegression`.
 
     Examples
     --------
-    `infer(release, PoissonRegression(["age"], "visits"))`
+    >>> nw.PoissonRegression(["age"], "visits").free
+    ('intercept', 'age')
     """
 
     __slots__ = ()
