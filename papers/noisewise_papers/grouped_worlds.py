@@ -52,13 +52,15 @@ class GroupWorld:
     @property
     def n(self) -> Size | None:
         """What the analyst says of the number of people: nothing where it is public, else the number or its prior."""
-        return {"public": None, "stated": self.total, "learnt": self._prior}[self.number]
+        said: dict[str, Size | None] = {"public": None, "stated": self.total, "learnt": self._prior}
+        return said[self.number]
 
     @property
     def _prior(self) -> Size:
         from scipy import stats
 
-        return stats.nbinom(SURENESS, SURENESS / (SURENESS + self.total))
+        prior: Size = stats.nbinom(SURENESS, SURENESS / (SURENESS + self.total))
+        return prior
 
     @property
     def _schema(self) -> Schema:
