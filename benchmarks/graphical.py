@@ -12,7 +12,8 @@ scaled.
 
 Two duals are also solved by our descent and by L-BFGS-B, side by side. What an E-step is worth is told by its gap: how
 far theta . n + H(n) + log p(y | n) is below its maximum, in nats. mbi (private-pgm) is no dependency; where it is
-installed its mirror descent is run on the same tables, later calls apart from the first, which compiles. Seconds are of the processor, over all threads.
+installed its mirror descent is run on the same tables, later calls apart from the first, which compiles. Seconds are of
+the processor, over all threads.
 """
 
 from __future__ import annotations
