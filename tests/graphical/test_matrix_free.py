@@ -6,7 +6,7 @@ from graph_problems import holder, problem, published
 from graphs import chain, enumerated, third_order
 
 from noisewise.graphical import empirical_bayes, matrix_free
-from noisewise.graphical.matrix_free import _Entries, _Here, _solve, _whole
+from noisewise.graphical.matrix_free import Entries, Here, _solve, _whole
 from noisewise.graphical.structure import Regions
 
 TRIANGLE = Regions((2, 3, 2), ((0, 1), (1, 2), (0, 2)))
@@ -29,7 +29,7 @@ SPREADS = {"free": None, "tied": TIED, "a table that is no factor": PARTLY}
 @pytest.mark.parametrize("name", SPREADS)
 def test_products_are_those_of_the_matrices(rng, name):
     asked, tau = two_holders(rng, spread=SPREADS[name]), 0.7
-    entries, theta = _Entries(asked), rng.normal(size=asked.parameters)
+    entries, theta = Entries(asked), rng.normal(size=asked.parameters)
     model = enumerated(TRIANGLE, asked.potentials(theta))
     onto = np.array([[float(s == j) for s in asked.spread] for j in range(asked.parameters)])
     W = [held.sums.toarray() for held in asked.holders]
@@ -37,7 +37,7 @@ def test_products_are_those_of_the_matrices(rng, name):
     K = np.diag(entries.noise) + tau**2 * C.T @ C
     for held, w, part in zip(asked.holders, W, entries.parts, strict=True):
         K[part, part] += held.n * w @ model.Sigma @ w.T
-    here, u, z = _Here(asked, entries, theta, tau), rng.normal(size=(len(K), 3)), rng.normal(size=(len(C), 2))
+    here, u, z = Here(asked, entries, theta, tau), rng.normal(size=(len(K), 3)), rng.normal(size=(len(C), 2))
     assert here.weighed(u) == pytest.approx(K @ u, rel=1e-9, abs=1e-9 * np.abs(K).max())
     assert here.crossed(z) == pytest.approx(C.T @ z, rel=1e-9, abs=1e-9 * np.abs(C).max())
     assert here.pulled(u) == pytest.approx(C @ u, rel=1e-9, abs=1e-9 * np.abs(C).max())
@@ -46,7 +46,7 @@ def test_products_are_those_of_the_matrices(rng, name):
 
 def test_what_no_model_moves_is_projected_off_each_holders_entries(rng):
     asked = two_holders(rng)
-    entries = _Entries(asked)
+    entries = Entries(asked)
     u = rng.normal(size=(len(entries.noise), 1))
     for held, part in zip(asked.holders, entries.parts, strict=True):
         moves = held.sums.toarray() @ enumerated(TRIANGLE, rng.normal(size=TRIANGLE.cells)).Sigma

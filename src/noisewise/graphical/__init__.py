@@ -4,6 +4,7 @@ The model, and what can be asked of it:
     model, cliques           GraphicalModel: columns, cliques, ties; how these are read
     answers, probabilities   marginals, conditionals, held-out likelihood; tables at draws of the potentials
     synthetic, direct        made-up records; intervals that rest on no model
+    quick                    intervals around the estimate of `map`, for models of any size
     compare                  structures ranked on the same releases
     text                     the model in a spec file
 What is observed:

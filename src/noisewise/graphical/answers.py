@@ -2,6 +2,7 @@
 
     marginal        P(x_r) for any columns r, of a common clique or not
     conditional     P(x_r | x_g = levels)
+    quick           P(x_r) for columns of one clique, from the estimate of `map` and its errors
     log likelihood  mean_i log p(x_i | theta) of held-out records at every draw; and of the predictive law,
                     mean_i log E p(x_i | theta), which is never lower than the mean over draws
 Each is computed at every draw of the potentials, so its interval holds what is not known. A point method has one draw:
@@ -11,21 +12,27 @@ its answers are numbers without an interval.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy import stats
 from scipy.special import logsumexp
 
-from noisewise.errors import InvalidArgument
+from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.exact import integer
+from noisewise.graphical import matrix_free
 from noisewise.graphical.cliques import read_columns
 from noisewise.graphical.loopy import engine_for
 from noisewise.graphical.matching import match
 from noisewise.graphical.model import POTENTIALS
+from noisewise.graphical.observed import TOO_NARROW, observe
 from noisewise.graphical.probabilities import Table, evenly, log_partitions, pieces, table_rows
 from noisewise.graphical.problem import Problem
+from noisewise.graphical.quick import errors
+from noisewise.graphical.structure import onto
 from noisewise.inference.frames import frame_columns
 from noisewise.inference.intervals import checked_level, equal_tailed
 from noisewise.inference.posterior import Posterior
@@ -43,12 +50,14 @@ __all__ = [
     "log_likelihood",
     "marginal",
     "parameter_rows",
+    "quick",
     "read_records",
 ]
 
 LARGEST_ANSWER = 100_000  # cells
 MOST_LINES = 40
 MOST_PREDICTIVE = 1000  # draws
+FEWEST_DRAWS = 20
 APPROXIMATE = "Approximate: the columns are too entangled for exact sums (loopy belief propagation)."
 
 
@@ -195,6 +204,57 @@ def log_likelihood(model: GraphicalModel, posterior: Posterior, records: Any, *,
         predictive += float(weight[piece] @ (logsumexp(score, axis=0) - math.log(len(some))))
     low, high = (None, None) if posterior.is_point else map(float, equal_tailed(each, share))
     return HeldOut(float(each.mean()), low, high, predictive, int(counts.sum()), share)
+
+
+def quick(
+    model: GraphicalModel,
+    releases: object,
+    columns: str | Sequence[str] | None,
+    *,
+    level: float,
+    n: object,
+    draws: int,
+    seed: int | None,
+) -> Probabilities:
+    """The share of every cell of the cliques, or of a table over columns of one clique, with its interval."""
+    share, count = checked_level(level), integer(draws, "draws", minimum=FEWEST_DRAWS, maximum=10_000)
+    asked = [read_columns(one, model.columns) for one in (model.cliques if columns is None else (columns,))]
+    homes = [_home(model, names) for names in asked]
+    observed = observe(model, releases, n=n)
+    if not matrix_free.is_able(observed.problem):
+        raise Unsupported(
+            "Quick intervals need tables that are published whole and inference that is exact, which these are not. "
+            "Use infer with method='posterior'."
+        )
+    found = matrix_free.fit(observed.problem)
+    rng = np.random.default_rng(None if seed is None else integer(seed, "seed", minimum=0))
+    mu, wrong = errors(observed.problem, found, rng, count)
+    cells = np.column_stack([mu, wrong])
+    tables = observed.problem.engine.tables
+    parts = []
+    for names, r in zip(asked, homes, strict=True):
+        table = cells[tables.part(r)].T.reshape(-1, *tables.shape(tables.regions[r]))
+        parts.append(onto(table, tables.regions[r], model.region(names)).reshape(len(table), -1))
+    summed = np.concatenate(parts, axis=1)
+    middle, sd = summed[0], np.sqrt(np.mean(np.square(summed[1:]), axis=0))
+    reach = float(stats.t.ppf((1 + share) / 2, count)) * sd
+    labels = tuple(label for names in asked for label in model.cell_labels(names))
+    low, high = np.clip(middle - reach, 0.0, 1.0), np.clip(middle + reach, 0.0, 1.0)
+    notes = [*found.notes, *observed.notes, *observed.warnings, *observed.weak_note(TOO_NARROW)]
+    return Probabilities(asked[0] if len(asked) == 1 else (), labels, middle, low, high, share, note=" ".join(notes))
+
+
+def _home(model: GraphicalModel, names: Sequence[str]) -> int:
+    """The smallest clique that holds these columns."""
+    tables, wanted = model.tables, set(model.region(names))
+    able = [r for r, region in enumerate(tables.regions) if wanted <= set(region)]
+    if not able:
+        raise InvalidArgument(
+            f"[{', '.join(names)}] are in no common clique. Quick intervals are of columns that are; "
+            "model.marginal(posterior, columns) asks a posterior for any.",
+            argument="columns",
+        )
+    return min(able, key=lambda r: len(tables.regions[r]))
 
 
 def estimate(model: GraphicalModel, posterior: Posterior) -> Floats:

@@ -17,7 +17,7 @@ from noisewise.errors import NoisewiseError
 from noisewise.graphical.gauge import gauge_free
 from noisewise.graphical.methods import AUTOMATIC, method_named
 from noisewise.graphical.model import POTENTIALS, TAU, probability_name
-from noisewise.graphical.observed import WEAK, Observed
+from noisewise.graphical.observed import TOO_NARROW, Observed
 from noisewise.graphical.probabilities import clique_tables, column_rows, column_tables, evenly, table_rows
 from noisewise.inference.diagnostics import judged
 from noisewise.inference.methods import Found
@@ -129,13 +129,7 @@ def _number(count: int, noun: str) -> str:
 
 
 def _strength_note(observed: Observed, name: str) -> tuple[str, ...]:
-    if not observed.is_weak:
-        return ()
-    what = "the model's intervals may cover less than they claim" if name == AUTOMATIC else "noise swamps the tables"
-    return (
-        f"The releases are weak (n epsilon, or its like, is {observed.strength:.0f}, below {WEAK:.0f}): {what}. "
-        "model.direct(release) has intervals that do not rest on the model.",
-    )
+    return observed.weak_note(TOO_NARROW if name == AUTOMATIC else "noise swamps the tables")
 
 
 def _divergence_note(count: int, total: int) -> tuple[str, ...]:

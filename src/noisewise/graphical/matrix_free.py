@@ -30,7 +30,7 @@ from noisewise.graphical.problem import Fit, Holder, Problem
 from noisewise.graphical.structure import Region, Regions
 from noisewise.types import Floats, Ints
 
-__all__ = ["estimate", "fit", "is_able"]
+__all__ = ["SOLVED", "Entries", "Here", "estimate", "fit", "is_able"]
 
 SMALL = 500  # parameters
 STEPS, PROBES = 100, 16
@@ -72,7 +72,7 @@ class _Steps:
     """Fisher scoring on one problem. What stays between steps: where the solver ended, and how far parameters go."""
 
     def __init__(self, problem: Problem) -> None:
-        self.problem, self.entries = problem, _Entries(problem)
+        self.problem, self.entries = problem, Entries(problem)
         signs = np.random.default_rng(0).integers(0, 2, size=(problem.parameters, PROBES))
         self.signs = 2.0 * signs - 1.0  # the same at every step, and in every fit
         self.solved = np.zeros((len(self.entries.noise), 1 + PROBES))
@@ -80,26 +80,14 @@ class _Steps:
 
     def towards(self, theta: Floats, tau: float, size: float) -> tuple[Floats, float, Floats]:
         """theta', gamma, and the posterior's precision, parameter by parameter and roughly."""
-        entries, noise = self.entries, self.entries.noise
-        here = _Here(self.problem, entries, theta, tau)
-        kept = np.square(here.spread) / (here.spread + noise)
-        whole = noise + here.spread + np.square(tau * here.spread)  # P
+        here = Here(self.problem, self.entries, theta, tau)
         sides = here.crossed(np.column_stack([theta, self.signs]))
         probes = sides[:, 1:].copy()
-        sides[:, 0] += entries.observed - here.mean
-
-        def prepared(columns: Floats) -> Floats:
-            on = entries.without_gauge(columns)
-            off = (columns - on) / noise[:, None]
-            return np.asarray(off + entries.without_gauge(on / whole[:, None] - off))
-
-        about = entries.of_parameters(kept)
-        weights = tau**2 * kept / whole / np.sum(about / (about + tau**-2))
-        limit = np.minimum(max(SOLVED, min(SHARE * size, LOOSEST)), SHARE * (weights @ np.square(sides)))
-        self.solved = _solve(here.weighed, prepared, sides, self.solved, weights, limit)
+        sides[:, 0] += self.entries.observed - here.mean
+        self.solved = here.solve(sides, start=self.solved, limit=max(SOLVED, min(SHARE * size, LOOSEST)))
         gamma = max(float(np.sum(probes * self.solved[:, 1:])) * tau**2 / PROBES, 1e-300)
         wanted = tau**2 * here.pulled(self.solved[:, :1])[:, 0]
-        return wanted, gamma, about + tau**-2
+        return wanted, gamma, here.information + tau**-2
 
     def damped(self, step: Floats) -> Floats:
         """The step, shorter for a parameter that was sent the other way last time."""
@@ -110,7 +98,7 @@ class _Steps:
         return np.asarray(step / max(1.0, np.abs(step).max() / LONGEST))
 
 
-class _Entries:
+class Entries:
     """The holders' entries stacked, and all that does not depend on theta."""
 
     def __init__(self, problem: Problem) -> None:
@@ -139,15 +127,18 @@ class _Entries:
         return np.concatenate([gauge(entries[part]) for gauge, part in zip(self.gauges, self.parts, strict=True)])
 
 
-class _Here:
+class Here:
     """The model at one theta."""
 
-    def __init__(self, problem: Problem, entries: _Entries, theta: Floats, tau: float) -> None:
+    def __init__(self, problem: Problem, entries: Entries, theta: Floats, tau: float) -> None:
         assert isinstance(problem.engine, JunctionEngine)
         self.entries, self.tau = entries, tau
-        mu, self.sigma = problem.engine.response(problem.potentials(theta))
-        self.mean = entries.of_cells(mu)  # m
-        self.spread = entries.of_cells(np.maximum(mu * (1 - mu), 0.0))  # D
+        self.mu, self.sigma = problem.engine.response(problem.potentials(theta))
+        self.mean = entries.of_cells(self.mu)  # m
+        spread = entries.of_cells(np.maximum(self.mu * (1 - self.mu), 0.0))  # D
+        self.kept = np.square(spread) / (spread + entries.noise)
+        self.about = entries.noise + spread + np.square(tau * spread)  # P
+        self.information = entries.of_parameters(self.kept)  # parameter by parameter, and roughly
 
     def crossed(self, parameters: Floats) -> Floats:
         """C' z, a column each."""
@@ -163,6 +154,19 @@ class _Here:
         within = np.concatenate([holder.n * (holder.sums @ part) for holder, part in turned])
         pulled = self.entries.onto @ sum(holder.n * part for holder, part in turned)
         return np.asarray(self.entries.noise[:, None] * columns + within + self.tau**2 * self.crossed(pulled))
+
+    def solve(self, sides: Floats, *, start: Floats, limit: float) -> Floats:
+        """K^-1 of each column, to an error of theta whose square is `limit` posterior variances a parameter."""
+        entries, noise = self.entries, self.entries.noise[:, None]
+
+        def prepared(columns: Floats) -> Floats:
+            on = entries.without_gauge(columns)
+            off = (columns - on) / noise
+            return np.asarray(off + entries.without_gauge(on / self.about[:, None] - off))
+
+        determined = np.sum(self.information / (self.information + self.tau**-2))
+        weights = self.tau**2 * self.kept / self.about / determined
+        return _solve(self.weighed, prepared, sides, start, weights, np.minimum(limit, SHARE * (weights @ sides**2)))
 
     def _turned(self, columns: Floats) -> list[tuple[Holder, Floats]]:
         """Sigma W' u of each holder, all in one pass."""

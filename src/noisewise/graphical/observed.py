@@ -37,9 +37,10 @@ from noisewise.types import Floats
 if TYPE_CHECKING:
     from noisewise.graphical.model import GraphicalModel
 
-__all__ = ["WEAK", "Observed", "observe"]
+__all__ = ["TOO_NARROW", "WEAK", "Observed", "observe"]
 
 WEAK = 5000.0  # below this strength intervals of the model may cover less than they claim
+TOO_NARROW = "the model's intervals may cover less than they claim"
 SMALLEST, TINY = 1e-4, 1e-11
 
 
@@ -57,6 +58,14 @@ class Observed:
     @property
     def is_weak(self) -> bool:
         return self.strength < WEAK
+
+    def weak_note(self, what: str) -> tuple[str, ...]:
+        """What weak releases do, and where to turn; nothing of strong ones."""
+        said = (
+            f"The releases are weak (n epsilon, or its like, is {self.strength:.0f}, below {WEAK:.0f}): {what}. "
+            "model.direct(release) has intervals that do not rest on the model."
+        )
+        return (said,) if self.is_weak else ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
