@@ -35,6 +35,7 @@ MOST_CONTAINERS = 100_000  # lists and objects in a JSON text
 TEXTS_OF_A_CONTAINER = 10  # on average, keys among them
 LONGEST_NUMBER = 1000  # characters
 DEEPEST = 64
+SQLITE = b"SQLite format 3\0"  # how such a file begins
 EVERYONES, OWN = 0o644, 0o600  # modes: for whoever reads files here, for their owner alone
 
 Refuse = Callable[[str], NoisewiseError]
@@ -153,6 +154,8 @@ def checked_place(path: object, option: str = "") -> Path:
         raise _refused(option, wanted, "it is a folder", "name a file in it")
     if wanted.exists() and not wanted.is_file():
         raise _refused(option, wanted, "it is a pipe or a device", "name a plain file")
+    if _is_database(wanted):
+        raise _refused(option, wanted, "a ledger or another database lies there", "give another name")
     _try_to_write(option, wanted, wanted.parent)
     return wanted
 
@@ -178,7 +181,12 @@ def checked_folder(path: object, option: str = "") -> Path:
 
 
 def write_whole(path: Path, data: bytes, *, mode: int = EVERYONES, told: str = "") -> None:
-    """Write a file that appears whole or not at all; `told` ends the sentence of a failure."""
+    """Write a file that appears whole or not at all, and never over an account; `told` ends a failure's sentence."""
+    if _is_database(path):
+        sentence = (
+            f"Cannot write {printable(path)!r}: a ledger or another database lies there; give another name. {told}"
+        )
+        raise NoisewiseError(sentence.strip())
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # made with mode 0600
         try:
@@ -220,6 +228,15 @@ def synchronise(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def _is_database(path: Path) -> bool:
+    """Whether a SQLite file lies there: a ledger that is written over is a budget that begins anew."""
+    with suppress(OSError):
+        if path.is_file():
+            with path.open("rb") as stream:
+                return stream.read(len(SQLITE)) == SQLITE
+    return False
 
 
 def _try_to_write(option: str, wanted: Path, folder: Path) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from command_line import Run, run_here
 
+import noisewise as nw
 from noisewise.printable import toml_key
 
 DATA = Path(os.environ.get("NOISEWISE_DATA", "/nowhere"))
@@ -359,3 +360,21 @@ def test_no_table_or_picture_overwrites_a_ledger_a_spec_or_a_release(home: Path,
     assert code == 2
     assert "same file" in " ".join((out + err).split())
     assert {path.name: path.read_bytes() for path in home.iterdir()} == before
+
+
+def test_nothing_at_all_is_written_over_another_account(home: Path, run: Run) -> None:
+    outliers(100, 0)
+    spec(100, "x = { bounds = [0, 10] }", "mean(x)")
+    release = ("release", "x.toml", "--data", "x.csv")
+    assert run(*release, "--ledger", "x.ledger", "--out", "x.json")[0] == 0
+    account = (home / "x.ledger").read_bytes()
+    code, out, err = run(*release, "--ledger", "other.ledger", "--out", "x.ledger")
+    assert code == 2
+    assert "a ledger or another database lies there" in " ".join((out + err).split())
+    assert not (home / "other.ledger").exists()
+    assert run("survey", "page", "--out", "x.ledger")[0] == 2
+    made = nw.Release.load(home / "x.json")
+    with pytest.raises(nw.NoisewiseError, match=r"'x.ledger': a ledger or another database lies there"):
+        made.save("x.ledger")
+    assert (home / "x.ledger").read_bytes() == account
+    assert nw.Ledger.open(home / "x.ledger").spent() == nw.PureDP(1)
