@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import importlib
 import io
 import json
 import os
@@ -49,8 +50,11 @@ from noisewise.cli.spec import Spec
 def spec(path):
     read = Spec.read(Path(path))
     return read.population(), read.plans()
+def table(path):
+    return nw.imports.table(path, nw.Schema({"x": nw.Bounded(0, 1)}, n=100, neighbours="change-one"))
 load = {"release": nw.Release.load, "measurement": nw.Measurement.load,
-        "posterior": nw.Posterior.load, "survey": nw.Survey.load, "spec": spec, "answers": nw.SurveyRelease.load}
+        "posterior": nw.Posterior.load, "survey": nw.Survey.load, "spec": spec, "answers": nw.SurveyRelease.load,
+         "csv": table, "parquet": table}
 warnings.simplefilter("error")
 def seconds():
     used = resource.getrusage(resource.RUSAGE_SELF)
@@ -143,6 +147,38 @@ def hostile_measurements() -> Iterator[tuple[str, str]]:
     yield "long-feature", changed(statistic={"kind": "mean", "features": ["x" + "+x" * (SIZE // 2)]})
     yield "many-features", changed(statistic={"kind": "mean", "features": ["x**2"] * (SIZE // 30)})
     yield "tiny-scale", changed(noise={"kind": "laplace", "scale": [1e-90], "rounded": False})
+
+
+def hostile_csv() -> Iterator[tuple[str, str]]:
+    """Tables of measurements: a header is short beside the rows that it makes, and a row beside what is read of it."""
+    header, row = "statistic,value,noise,scale\n", "mean(x),0.5,laplace,0.1\n"
+    yield "one", header + row
+    yield "many", header + row * 20_000
+    yield "wide", ",".join(f"{k:x}" for k in range(100_000)) + "\n" + "a\n" * (SIZE // 5)
+    yield "no-fields", header + ",\n" * (SIZE // 2)
+    yield "one-number", header + row.replace("0.5", "9" * 120_000)
+    yield "nested", header + row.replace("0.5", '"' + "[" * 100_000 + '"')
+    yield "values", header + row.replace("0.5", '"[' + "1," * 60_000 + '1]"')
+    yield "long-feature", header + row.replace("x)", "abs(" * 20_000 + "x" + ")" * 20_000 + ")")
+
+
+def hostile_parquet() -> Iterator[tuple[str, bytes]]:
+    """A few hundred bytes that unfold to rows, texts or lists without end."""
+    pyarrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+
+    def written(rows: int, **changes: Any) -> bytes:
+        columns = {"statistic": "mean(x)", "value": 0.5, "noise": "laplace", "scale": 0.1}
+        entries = {name: pyarrow.repeat(value, rows) for name, value in columns.items()} | changes
+        stream = io.BytesIO()
+        parquet.write_table(pyarrow.table(entries), stream, compression="zstd")
+        return stream.getvalue()
+
+    yield "good", written(2)
+    yield "rows", written(20_000_000)
+    yield "texts", written(50_000, source=pyarrow.DictionaryArray.from_arrays([0] * 50_000, ["x" * 500_000]))
+    yield "lists", written(1, value=pyarrow.array([np.ones(20_000_000)]))
+    yield "columns", written(1, **{f"c{k}": [0] for k in range(3000)})
+    yield "cut", written(2)[:-20]
 
 
 def npy(array: Any) -> bytes:
@@ -268,7 +304,8 @@ def hostile_specs() -> Iterator[tuple[str, str]]:
 
 
 GOOD = {"good.release", "good.posterior", "good.survey", "heavy-tail.posterior", "edges.survey", "open.survey",
-        "categories.posterior", "good.measurement", "many-answers.measurement", "good.answers"}  # fmt: skip
+        "categories.posterior", "good.measurement", "many-answers.measurement", "good.answers",
+        "one.csv", "many.csv", "good.parquet"}  # fmt: skip
 
 
 def test_no_file_of_a_megabyte_costs_more_than_it_may(tmp_path: Path) -> None:
@@ -277,6 +314,7 @@ def test_no_file_of_a_megabyte_costs_more_than_it_may(tmp_path: Path) -> None:
     kinds: dict[str, Iterator[tuple[str, Any]]] = {
         "release": hostile_releases(), "posterior": hostile_posteriors(tmp_path), "survey": hostile_surveys(tmp_path),
         "spec": hostile_specs(), "measurement": hostile_measurements(), "answers": hostile_answers(),
+        "csv": hostile_csv(), "parquet": hostile_parquet(),
     }  # fmt: skip
     names = set()
     for kind, files in kinds.items():

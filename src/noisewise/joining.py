@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import integer
+from noisewise.likelihood.publisher_claims import claim_warnings, refuse_false_claims
 from noisewise.likelihood.size_prior import SizePrior, is_size_law, listed_sizes, read_size
 from noisewise.likelihood.stated_n import contradictions, refuse_contradicted
 from noisewise.populations.parameters import missing_members
@@ -76,17 +77,19 @@ class Joined:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences on a stated n that a noisy total makes improbable."""
+        """Sentences on a stated n, or on what is said of a measurement, that the numbers make improbable."""
         unknown = {
             k for group, prior in zip(self.groups, self.priors, strict=False) if prior is not None for k in group
         }
         stated = [k for k in range(len(self.releases)) if k not in unknown]
-        return contradictions(tuple(self.releases[k] for k in stated), [self.sizes[k] for k in stated])
+        doubted = contradictions(tuple(self.releases[k] for k in stated), [self.sizes[k] for k in stated])
+        return (*claim_warnings(self.releases), *doubted)
 
 
 def joined(releases: tuple[NoisyValue, ...], n: object) -> Joined:
     """Releases by the records they share, with n as it is public or stated."""
     check_disjoint(releases)
+    refuse_false_claims(releases)
     return Joined(releases, tuple(stated_sizes(releases, n)), same_records(releases))
 
 
@@ -100,6 +103,7 @@ def joined_by_prior(releases: tuple[NoisyValue, ...], n: object) -> Joined:
     if not any(map(is_size_law, given)):
         return joined(releases, n)
     check_disjoint(releases)
+    refuse_false_claims(releases)
     if all(release.schema.is_change_one for release in releases):
         raise InvalidArgument("n is public in these releases; leave n= out.", argument="n")
     if len(given) != len(releases):

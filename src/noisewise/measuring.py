@@ -303,6 +303,8 @@ def _numbers(value: object, *, sort: bool) -> tuple[float, ...]:
     """The published numbers; local answers sorted, since row order would tell who gave which."""
     try:
         numbers = np.atleast_1d(np.asarray(value, dtype=float))
+        if np.ma.is_masked(value) or np.asarray(value).dtype == bool:  # a number that is not there, or that is none
+            numbers = np.array([np.nan])
     except (TypeError, ValueError, OverflowError):
         numbers = np.array([np.nan])
     if numbers.ndim != 1 or not 0 < numbers.size <= MOST_NUMBERS or not np.isfinite(numbers).all():

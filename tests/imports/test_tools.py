@@ -395,6 +395,72 @@ def test_a_row_that_cannot_be_read_is_named(row):
         nw.imports.table([ROWS[0], row], SCHEMA)
 
 
+def test_a_column_that_is_there_twice_is_refused(tmp_path):
+    """Of two values none is taken for the published one."""
+    (tmp_path / "m.csv").write_text("statistic,value,value,noise,scale\nmean(age),41,19,laplace,1\n")
+    with pytest.raises(nw.InvalidArgument, match="column value twice"):
+        nw.imports.table(tmp_path / "m.csv", SCHEMA)
+
+
+@pytest.mark.parametrize("value", ["true", "1_9", "19,7", "nineteen", "null", "NaN", ""])
+def test_text_that_is_no_number_is_not_taken_for_one(tmp_path, value):
+    (tmp_path / "m.csv").write_text(f'statistic,value,noise,scale\nmean(age),"{value}",laplace,1\n')
+    with pytest.raises(nw.InvalidArgument, match="Row 1"):
+        nw.imports.table(tmp_path / "m.csv", SCHEMA)
+
+
+@pytest.mark.parametrize("fields", ["mean(age),19,laplace", "mean(age),19,laplace,1,2"])
+def test_a_row_of_another_length_than_its_header_is_refused(tmp_path, fields):
+    (tmp_path / "m.csv").write_text(f"statistic,value,noise,scale\n{fields}\n")
+    with pytest.raises(nw.InvalidArgument, match=r"Row 1 has \d fields under 4 columns"):
+        nw.imports.table(tmp_path / "m.csv", SCHEMA)
+
+
+def made(name, **members):
+    """An object that has the name of a tool's class, and these members."""
+    one = type(name, (), {})()
+    vars(one).update(members)
+    return one
+
+
+def linear(**changes):
+    members = {"clique": ("region",), "noisy_measurement": [300.5] * 3, "stddev": 5.0, "query": made("DatavectorQuery")}
+    return made("LinearMeasurement", **members | changes)
+
+
+COUNTED = collections.namedtuple("COUNTED", "count count_noise_stddev")
+MISSHAPEN = {
+    "mbi without a sd": lambda: nw.imports.mbi(linear(stddev=None), SCHEMA),
+    "mbi with a text": lambda: nw.imports.mbi(linear(noisy_measurement="x"), SCHEMA),
+    "mbi without a clique": lambda: nw.imports.mbi(linear(clique=None), SCHEMA),
+    "a census row that is none": lambda: nw.imports.census(nw.Histogram("region"), SCHEMA, None),
+    "a mechanism without members": lambda: nw.imports.diffprivlib(SMOKERS, SCHEMA, 300, made("Geometric")),
+    "no mechanism": lambda: nw.imports.diffprivlib(SMOKERS, SCHEMA, 300, None),
+    "a mechanism of no epsilon": lambda: nw.imports.diffprivlib(
+        SMOKERS, SCHEMA, 300.5, made("Laplace", epsilon=0, delta=0, sensitivity=1)
+    ),
+    "partitions that are no pairs": lambda: pipelinedp_counts([1, 2, 3]),
+    "partitions without noise": lambda: pipelinedp_counts([(level, COUNTED(300.5, None)) for level in "nes"]),
+    "OpenDP without a scale": lambda: nw.imports.opendp(SMOKERS, SCHEMA, 300, {"distribution": "Integer Laplace"}),
+    "True for a number": lambda: nw.measurement(SMOKERS, SCHEMA, True, noise=nw.geometric_noise(scale=2)),
+    "a masked number": lambda: nw.measurement(
+        nw.Histogram("region"), SCHEMA, np.ma.masked_less([330, 340, 0], 1), noise=nw.geometric_noise(scale=2)
+    ),
+}
+
+
+def pipelinedp_counts(partitions):
+    return nw.imports.pipelinedp(
+        nw.Histogram("region"), SCHEMA, partitions, metric="count", noise_kind="laplace", public_partitions=True
+    )
+
+
+@pytest.mark.parametrize("kind", MISSHAPEN)
+def test_output_of_another_shape_is_refused_in_a_sentence(kind):
+    with pytest.raises(nw.InvalidArgument):
+        MISSHAPEN[kind]()
+
+
 def test_a_file_that_is_no_table_is_refused(tmp_path):
     for name, text in (("a.csv", "\0\n"), ("b.json", "{"), ("c.json", "3"), ("d.txt", "x")):
         (tmp_path / name).write_text(text)

@@ -6,6 +6,9 @@
 
 `statistic` is text of the whitelist grammar, `value` and `scale` numbers or JSON lists of them; the sd where noise is
 `gaussian` or `discrete-gaussian`. `dataset` and `source` may be left out.
+
+A file may come from a stranger: its columns are looked at before its rows, and a Parquet file, which can say little at
+great length, is measured by what it would unfold to.
 """
 
 from __future__ import annotations
@@ -19,16 +22,16 @@ from typing import cast
 
 from noisewise.errors import InvalidArgument, NoisewiseError
 from noisewise.files import checked_path, read_file, read_json
-from noisewise.imports.tools import Row, table_rows
+from noisewise.imports.tools import MOST_ROWS, Row, table_rows
 from noisewise.laws import StatedNoise, gaussian_noise, geometric_noise, laplace_noise
-from noisewise.measuring import Measurement, measurement
+from noisewise.measuring import MOST_NUMBERS, Measurement, measurement
 from noisewise.printable import printable, shown
 from noisewise.schema import Schema
 from noisewise.statistics import statistic
 
 __all__ = ["table"]
 
-LARGEST_FILE = 20 * 2**20
+LARGEST_FILE, UNFOLDED = 20 * 2**20, 100 * 2**20
 NEEDED, KNOWN = ("statistic", "value", "noise", "scale"), ("statistic", "value", "noise", "scale", "dataset", "source")
 
 
@@ -61,23 +64,72 @@ def table(source: object, schema: Schema) -> list[Measurement]:
 def _read(path: str | os.PathLike[str]) -> list[Row]:
     file = checked_path(path)
     ending = Path(file).suffix.lower()
-    if ending == ".parquet":
-        from pyarrow import parquet
-
-        if Path(file).stat().st_size > LARGEST_FILE:
-            raise InvalidArgument(f"{printable(path)} is larger than {LARGEST_FILE // 2**20} MB.", argument="source")
-        return cast(list[Row], parquet.read_table(file).to_pylist())
-    if ending not in (".csv", ".json"):
+    if ending not in (".csv", ".json", ".parquet"):
         raise InvalidArgument(f"{printable(path)} is no .csv, .json or .parquet file.", argument="source")
     data = read_file(file, largest=LARGEST_FILE, refuse=lambda text: InvalidArgument(text, argument="source"))
     try:
         if ending == ".json":
             return table_rows(read_json(data), "source")
-        return cast(list[Row], list(csv.DictReader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True)))
-    except (ValueError, csv.Error):
+        return _parquet_rows(data) if ending == ".parquet" else _csv_rows(data.decode("utf-8-sig"))
+    except NoisewiseError:
+        raise
+    except (ValueError, csv.Error, OSError):  # OSError: of Parquet pages that cannot be unfolded
         raise InvalidArgument(
             f"{printable(path)} cannot be read as a table of measurements.", argument="source"
         ) from None
+
+
+def _csv_rows(text: str) -> list[Row]:
+    """The rows of a CSV file; a row that is longer or shorter than its header is none."""
+    lines = csv.reader(io.StringIO(text, newline=""), strict=True)
+    header = next(lines, [])
+    _check_columns(header)
+    rows: list[Row] = []
+    for line in lines:
+        if not line:
+            continue
+        if len(rows) == MOST_ROWS or len(line) != len(header):
+            fault = (
+                f"has {len(line)} fields under {len(header)} columns" if len(rows) < MOST_ROWS else "is one too many"
+            )
+            raise InvalidArgument(f"Row {len(rows) + 1} {fault}.", argument="source")
+        rows.append(dict(zip(header, line, strict=True)))
+    return rows
+
+
+def _parquet_rows(data: bytes) -> list[Row]:
+    """The rows of a Parquet file that unfolds to no more than a table may hold."""
+    import pyarrow
+    from pyarrow import compute, parquet
+
+    schema = parquet.read_schema(io.BytesIO(data))
+    _check_columns(list(schema.names))
+    texts = [one.name for one in schema if str(one.type).endswith(("string", "binary"))]
+    file = parquet.ParquetFile(io.BytesIO(data), read_dictionary=texts)  # a text that is repeated is kept once
+    parts = [file.metadata.row_group(k) for k in range(file.metadata.num_row_groups)]
+    chunks = [part.column(j) for part in parts for j in range(part.num_columns)]
+    most = max((chunk.num_values for chunk in chunks), default=0)
+    if (
+        file.metadata.num_rows > MOST_ROWS
+        or most > MOST_NUMBERS
+        or sum(chunk.total_uncompressed_size for chunk in chunks) > UNFOLDED
+    ):
+        raise InvalidArgument("The table is too large to be read.", argument="source")
+    found = file.read()
+    told = [chunk for column in found.columns for chunk in column.chunks if pyarrow.types.is_dictionary(chunk.type)]
+    longest = max((compute.max(compute.binary_length(one.dictionary)).as_py() or 0 for one in told), default=0)
+    if longest * file.metadata.num_rows > UNFOLDED:
+        raise InvalidArgument("The table is too large to be read.", argument="source")
+    return cast("list[Row]", found.to_pylist())
+
+
+def _check_columns(names: list[str]) -> None:
+    """Refuse columns that are unknown, or there twice."""
+    unknown = [name for name in names if name not in KNOWN]
+    twice = [name for name in names if names.count(name) > 1] if not unknown else []
+    if unknown or twice:
+        fault = f"has a column {unknown[0]!s:.40}" if unknown else f"has the column {twice[0]} twice"
+        raise InvalidArgument(f"The table {fault}; its columns are {', '.join(KNOWN)}.", argument="source")
 
 
 def _measured(row: Row, schema: Schema, number: int) -> Measurement:
@@ -100,13 +152,13 @@ def _measured(row: Row, schema: Schema, number: int) -> Measurement:
 
 
 def _numbers(given: object) -> object:
-    """A number, or a JSON list of them as a text field holds it."""
-    if given != str(given):
+    """A number, or a JSON list of them as a text field holds it; other text is none, whatever Python makes of it."""
+    if "isprintable" not in dir(given):
         return given
     try:
         return json.loads(str(given))
     except (ValueError, RecursionError):
-        return given
+        return None
 
 
 def _noise(kind: str, scale: object) -> StatedNoise:

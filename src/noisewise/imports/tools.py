@@ -7,31 +7,58 @@
     US Census      a row of a noisy measurement file: a vector of counts with discrete Gaussian noise, and its variance
 
 A value that was clipped to bounds after the noise and lies strictly between them has the density of one that was not:
-only at a bound is it another law, and there it is refused.
+only at a bound is it another law, and there it is refused. Output is read by its shape, and what has another shape is
+refused as that (`reads`), whatever is found missing in it.
 """
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import ParamSpec, Protocol, TypeVar, cast
 
 import numpy as np
 
-from noisewise.errors import InvalidArgument, Unsupported
+from noisewise.errors import InvalidArgument, NoisewiseError, Unsupported
 from noisewise.laws import StatedNoise, gaussian_noise, geometric_noise, laplace_noise
 from noisewise.measuring import Measurement, measurement, randomized_response
+from noisewise.planning import checked_statistic
 from noisewise.printable import shown
 from noisewise.privacy.guarantee import Guarantee
-from noisewise.schema import Schema
+from noisewise.schema import Schema, checked_schema
 from noisewise.statistics import Statistic, statistic_from_dict
 
 __all__ = ["Row", "census", "diffprivlib", "mbi", "opendp", "pipelinedp", "table_rows"]
 
 MOST_ROWS = 100_000
 Row = Mapping[str, object]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
+def reads(tool: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Refuse what does not have the shape of a tool's output, whichever member of it is missing or of another kind."""
+
+    def decorated(read: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(read)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+            try:
+                return read(*args, **kwargs)
+            except NoisewiseError:
+                raise
+            except (LookupError, TypeError, ValueError, ArithmeticError) as error:
+                raise InvalidArgument(
+                    f"What was given is not as {tool} puts it out ({type(error).__name__}: {error!s:.100}).",
+                    argument=read.__name__,
+                ) from error
+
+        return checked
+
+    return decorated
+
+
+@reads("OpenDP")
 def opendp(
     statistic: Statistic,
     schema: Schema,
@@ -100,6 +127,7 @@ class _Tuple(Protocol):
     def _asdict(self) -> dict[str, object]: ...
 
 
+@reads("PipelineDP")
 def pipelinedp(
     statistic: Statistic,
     schema: Schema,
@@ -140,6 +168,8 @@ def pipelinedp(
     ...                       public_partitions=True).estimate
     array([812.4, 376.7])
     """
+    checked_statistic(statistic)
+    checked_schema(schema)
     if metric not in ("count", "privacy_id_count", "sum"):
         raise Unsupported(
             f"metric = {shown(metric)}: PipelineDP states the noise of count, privacy_id_count and sum alone. A mean "
@@ -177,6 +207,7 @@ def pipelinedp(
     return measurement(statistic, schema, value, noise=noise, dataset=dataset, guarantee=guarantee, source="PipelineDP")
 
 
+@reads("diffprivlib")
 def diffprivlib(
     statistic: Statistic, schema: Schema, value: object, mechanism: object, *, dataset: str | None = None
 ) -> Measurement:
@@ -237,6 +268,7 @@ class _Linear(Protocol):
     query: object
 
 
+@reads("mbi")
 def mbi(measurements: object, schema: Schema, *, dataset: str | None = None) -> list[Measurement]:
     """mbi's linear measurements, each of one whole marginal with Gaussian noise: a Measurement of Marginals for each.
 
@@ -271,6 +303,7 @@ def mbi(measurements: object, schema: Schema, *, dataset: str | None = None) -> 
     return found
 
 
+@reads("the US Census")
 def census(
     statistic: Statistic, schema: Schema, row: Row, *, dataset: str | None = None, guarantee: Guarantee | None = None
 ) -> Measurement:

@@ -55,10 +55,14 @@ __all__ = [
     "Partial",
     "Total",
     "all_are_counted",
+    "bounded_sums",
     "contradictions",
+    "counted_totals",
+    "noise_on_sums",
     "noisy_totals",
     "partial_counts",
     "refuse_contradicted",
+    "tail_words",
 ]
 
 NAMED, REFUSED = 0.01, 1e-6
@@ -134,10 +138,11 @@ class Partial:
         most = None if self.tail(limit) >= NAMED else self._edge(n, limit)
         return least, most
 
-    def bound(self, n: int) -> str:
-        """What n records add up to at most or at least, whichever the sum is beyond."""
+    def bound(self, n: int, divisor: int = 1) -> str:
+        """What n records add up to at most or at least, whichever the sum is beyond; divided as people read it."""
         is_above = self.release.value[self.component] > n * self.high
-        return f"{'most' if is_above else 'least'} {self.value(n * (self.high if is_above else self.low)):.6g}"
+        end = self.value(n * (self.high if is_above else self.low)) / divisor
+        return f"{'most' if is_above else 'least'} {end:.6g}"
 
     def _edge(self, below: int, above: int) -> int:
         """Between an allowed number and one that is not, the allowed number beside the change; -1 is not allowed."""
@@ -153,8 +158,12 @@ class Partial:
 
 def partial_counts(release: NoisyValue) -> tuple[Partial, ...]:
     """Every noisy sum that is no total but bounds n on one side or both; none under change-one, where n is public."""
-    law = _noise_on_sums(release)
-    if law is None:
+    return () if release.schema.is_change_one else bounded_sums(release)
+
+
+def bounded_sums(release: NoisyValue) -> tuple[Partial, ...]:
+    """Every noisy sum that is no total, with what one record adds to it at least and at most."""
+    if (law := noise_on_sums(release)) is None:
         return ()
     totals = {components for components, _, _ in total_components(release.statistic, release.schema)}
     found = []
@@ -165,15 +174,19 @@ def partial_counts(release: NoisyValue) -> tuple[Partial, ...]:
     return tuple(found)
 
 
-def _noise_on_sums(release: NoisyValue) -> AdditiveLaw | None:
-    """The noise that stands between sums and a private n, if that is what it stands between."""
-    return None if release.schema.is_change_one or release.law.form is not Form.NUMBER else additive_law(release.law)
+def noise_on_sums(release: NoisyValue) -> AdditiveLaw | None:
+    """The noise on sums over records, if that is what is published."""
+    return additive_law(release.law) if release.law.form is Form.NUMBER else None
 
 
 def noisy_totals(release: NoisyValue) -> tuple[Total, ...]:
     """Every noisy total of the records that a release holds; none under change-one, where n is public."""
-    law = _noise_on_sums(release)
-    if law is None:
+    return () if release.schema.is_change_one else counted_totals(release)
+
+
+def counted_totals(release: NoisyValue) -> tuple[Total, ...]:
+    """Every noisy total of the records that a release holds, whether n is public or not."""
+    if (law := noise_on_sums(release)) is None:
         return ()
     found, sds = [], law.sd
     for components, each, label in total_components(release.statistic, release.schema):
@@ -227,10 +240,10 @@ def _compared(releases: tuple[NoisyValue, ...], sizes: list[int]) -> list[tuple[
         for family in (found, bounded)
         for probability, sentence in family
     ]
-    return [(probability, sentence.replace(TAIL, _in_words(probability))) for probability, sentence in corrected]
+    return [(probability, sentence.replace(TAIL, tail_words(probability))) for probability, sentence in corrected]
 
 
-def _in_words(probability: float) -> str:
+def tail_words(probability: float) -> str:
     """A tail probability, never as 0."""
     return f"{probability:.1g}" if probability >= REFUSED else f"below {REFUSED:g}"
 

@@ -146,6 +146,7 @@ class PopulationModel(ModelBase):
             unknown_n_sentences,
         )
         from noisewise.likelihood.normal_rows import cautions_at
+        from noisewise.likelihood.publisher_claims import claim_warnings
 
         if not all(np.all(np.isfinite(found.draws[name])) for name in self.free):
             return found.verdict.saying(warnings=problem.likelihood.cautions)
@@ -161,7 +162,13 @@ class PopulationModel(ModelBase):
         else:
             stated = n_sentences(problem.releases, self.population, theta, n, sd)
             sums = sum_sentences(problem.releases, self.population, theta, n)
-        warnings = (*banks.warnings, *stated.warnings, *sums.warnings, *bounds.warnings)
+        warnings = (
+            *claim_warnings(problem.releases),
+            *banks.warnings,
+            *stated.warnings,
+            *sums.warnings,
+            *bounds.warnings,
+        )
         levels = level_sentences(problem.releases, self.population)
         return judged.saying(warnings=warnings, notes=(*banks.notes, *levels, *bounds.notes, *stated.notes))
 
