@@ -32,6 +32,7 @@ COLUMNS = {
     "minutes": ColumnWords("How long was your way to work today?", "minutes"),
     "way": ColumnWords("How did you come to work today?", "", WORDED),
 }
+AS_SERVED = {"population": MINUTES, "queries": "auto", "n_particles": 1000, "explore": 0.1}  # the defaults of a spec
 SURVEYS = {
     "number": {"population": MINUTES},
     "slider": {"population": MINUTES, "words": replace(WORDS, input="slider")},
@@ -94,7 +95,7 @@ def answered(driver) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--all", type=Path, default=None)
-    parser.add_argument("--answers", type=int, default=400)
+    parser.add_argument("--answers", type=int, default=800)
     given = parser.parse_args()
     with browser() as driver, tempfile.TemporaryDirectory() as folder:
         if given.all is None:
@@ -102,6 +103,7 @@ def main() -> None:
                 opened(driver, server.link())
                 answered(driver)
                 taken(driver, IMAGES / "survey-phone.png", 390)
+            with served(folder, **AS_SERVED) as server:
                 live(driver, server, given.answers)
                 driver.execute_script("document.getElementById('operator').hidden = true")
                 taken(driver, IMAGES / "survey-live.png", 1200)

@@ -230,6 +230,19 @@ def test_an_altered_law_is_refused_although_it_is_signed(driver, place, monkeypa
     check_refused(driver, place.link(), "noise is not what the promised guarantee asks for")
 
 
+def test_a_yes_or_no_is_asked_in_words_and_a_chance_of_guessing_is_not_rounded_down(driver, tmp_path):
+    population, words = nw.Bernoulli(p=stats.beta(1, 1)), replace(WORDS, unit="", levels={"0": "no", "1": "yes"})
+    with served(tmp_path, population=population, queries="auto", words=words, guarantee=nw.PureDP("1/1000")) as server:
+        question(driver, server.link())
+        assert [one.text for one in driver.find_elements("css selector", ".choice")] == ["no", "yes"]
+        assert "right with probability at most 50.1%." in text_of(driver, "#screen")
+        driver.find_elements("css selector", ".choice")[1].click()
+        driver.find_element("id", "send").click()
+        receipt(driver)
+        (kept,) = kept_answers(driver)
+        assert text_of(driver, "#sent") == ["no", "yes"][int(kept["value"])]
+
+
 def test_numbers_that_differ_in_late_digits_are_told_apart(driver, tmp_path):
     ends = (100_000.2, 100_003.7)
     with served(tmp_path, queries=nw.Query.cells(ends, guarantee=nw.PureDP(1))) as server:

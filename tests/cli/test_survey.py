@@ -251,6 +251,32 @@ def test_columns_and_levels_have_words_of_their_own(home):
     assert parts["minutes"].levels is None
 
 
+def test_people_answer_a_column_of_0_and_1_in_words(home, run):
+    """Yes and no where the spec has no words of its own, for one column and among several."""
+    from noisewise.cli.survey_spec import SurveySpec
+
+    run(
+        "survey",
+        "new",
+        "way.toml",
+        "--population",
+        "bernoulli(p=beta(1, 1))",
+        "--close",
+        "90 % interval of p below 0.1",
+    )
+    assert SurveySpec.read(Path("way.toml")).words().levels == {"0": "no", "1": "yes"}
+    text = Path("way.toml").read_text()
+    Path("way.toml").write_text(text.replace("[server]", 'words = { 0 = "never", 1 = "ever" }\n[server]'))
+    spec = SurveySpec.read(Path("way.toml"))
+    spec.new_survey()
+    assert spec.words().levels == {"0": "never", "1": "ever"}
+    Path("ways.toml").write_text(LEVELS.replace("minutes=normal(mean=norm(40, 30), sd=halfnorm(scale=30))",
+        "minutes=normal(mean=norm(40, 30), sd=halfnorm(scale=30)), late=bernoulli(p=beta(1, 1))"))  # fmt: skip
+    words = SurveySpec.read(Path("ways.toml")).words()
+    assert words.about("late").levels == {"0": "no", "1": "yes"}
+    assert words.about("way").levels == {"walk": "on foot", "bus": "by bus or train"}
+
+
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [

@@ -192,6 +192,16 @@ def test_several_columns_and_levels_are_shown_one_by_one(tmp_path):
     assert question_words(Query.choice(["walk", "bus"], guarantee=PureDP(1)), "", {"walk": "on foot"}) == (
         "which of on foot, bus"
     )
+    assert picture["asking"].startswith(("How did you come? \N{EN DASH} which of on foot, bus, ", "minutes: "))
+
+
+def test_a_column_of_0_and_1_is_asked_and_told_in_words():
+    asked, words = Query.cells([0.5], guarantee=PureDP(1)), {"0": "no", "1": "yes"}
+    assert question_words(asked, "", words) == "which of no, yes"
+    assert question_words(Query.cells([37.5], guarantee=PureDP(1)), "min", words) == "below 37.5 min, or not"
+    survey = Survey(Bernoulli(p=stats.uniform()), guarantee=PureDP(2), n_particles=20)
+    told = unknowns(survey._engine, survey._engine.begin(), Words(title="T", question="Q", levels=words))
+    assert told["p"]["words"] == "share: yes"
 
 
 @pytest.mark.parametrize(

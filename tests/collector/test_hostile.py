@@ -268,3 +268,36 @@ def test_a_log_whose_lines_were_repeated_is_refused_and_not_counted_twice(tmp_pa
             session.run("INSERT INTO log VALUES (?, ?, ?, ?)", place + 1, *lines[place % len(lines)][1:])
     with pytest.raises(SurveyError, match="The log holds 50 answers, but 5 queries were answered"):
         export(store)
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        ("DROP TABLE log", "was damaged"),
+        ("UPDATE log SET body = '{}' WHERE position = 1", "Line 1 of this survey's log cannot be read"),
+        ("UPDATE log SET body = '[' WHERE position = 1", "Line 1 of this survey's log cannot be read"),
+        ("UPDATE log SET body = 'x' WHERE kind = 'answered'", "log cannot be read"),
+        ("UPDATE log SET number = 999 WHERE kind = 'answered'", "not asked, or was answered before"),
+        ("UPDATE survey SET settings = 'x'", "cannot be used: what makes its survey"),
+        ("UPDATE survey SET settings = '{}'", "cannot be used: what makes its survey"),
+        ("UPDATE survey SET entropy = 'x'", "cannot be used: what makes its survey"),
+    ],
+)
+def test_a_damaged_store_is_told_in_a_sentence(damage, said, tmp_path):
+    store = answered(sqlite_path(tmp_path), 2, 4).store
+    with store.session() as session:
+        session.run(damage)
+    with pytest.raises(NoisewiseError) as error:
+        replay(open_store(next(tmp_path.glob("*.survey"))))
+    assert said in str(error.value)
+
+
+def test_bytes_that_were_overwritten_are_told_in_a_sentence(tmp_path):
+    where = sqlite_path(tmp_path)
+    store = answered(where, 30, 5).store
+    with store.session() as session:
+        session.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+    whole = where.read_bytes()
+    where.write_bytes(whole[:8192] + bytes(len(whole) - 8192))
+    with pytest.raises(SurveyError, match="cannot be used"):
+        replay(open_store(where))

@@ -339,6 +339,8 @@ def test_a_password_is_not_repeated():
 
     assert _without_password("postgresql://me:secret@host/db?x=1") == "postgresql://me@host/db?x=1"
     assert _without_password("postgresql:///db") == "postgresql:///db"
+    asked = _without_password("postgresql:///db?password=secret&user=me")
+    assert asked == "postgresql:///db?password=...&user=me"
 
 
 # ---- what waits for the disk, and who waits for whom ----

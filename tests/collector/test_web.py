@@ -354,7 +354,9 @@ def test_a_store_that_fails_is_told_and_nothing_is_receipted(place, monkeypatch)
 
     monkeypatch.setattr(desk.Session, "append", broken)
     monkeypatch.setattr(desk, "PAUSE_SECONDS", 0.001)
-    refusal(answered(place, body["query"]["id"], 5), 503)
+    said = refusal(answered(place, body["query"]["id"], 5), 503)
+    assert "send the same one again" in said
+    assert place.store.where not in said  # where the store stands is nobody's business
     failing.clear()
     assert answered(place, body["query"]["id"], 5).json()["counted"]
 

@@ -39,14 +39,19 @@ class Served:
         return f"{self.url}/#k={self.key}{rest}"
 
 
-def new_served_store(where, *, guarantee=None, population=None, queries=None, levels=None, words=WORDS, simulated=True):
+def new_served_store(
+    where, *, guarantee=None, population=None, queries=None, levels=None, words=WORDS, simulated=True, n_particles=50,
+    explore=0,
+):  # fmt: skip
     """A store with its words, key and operator's token."""
     from noisewise.collector.signing import SigningKey
 
     guarantee = guarantee or nw.PureDP(1)
     queries = queries or nw.Query.clip(*CLIP, guarantee=guarantee)
     options = {} if levels is None else {"levels": levels}
-    survey = nw.Survey(population or NORMAL, guarantee=guarantee, queries=queries, n_particles=50, explore=0, **options)
+    survey = nw.Survey(
+        population or NORMAL, guarantee=guarantee, queries=queries, n_particles=n_particles, explore=explore, **options
+    )
     board = Board.open(create(where, survey, simulated=simulated))
     board.put_words(words)
     return board, SigningKey.of(board).public, board.new_admin_token()

@@ -33,10 +33,12 @@ if TYPE_CHECKING:
     from noisewise.collector.serving import Listening
     from noisewise.collector.store import Store
     from noisewise.online.survey import Survey
+    from noisewise.online.survey_law import Part
 
 __all__ = ["SurveySpec", "template"]
 
 STORE_SUFFIX = ".survey"
+YES_NO = {"0": "no", "1": "yes"}  # how people read a column of 0 and 1, where the spec has no words of its own
 Read = TypeVar("Read")
 Section = TypeVar("Section", bound=BaseModel)
 
@@ -134,7 +136,12 @@ class SurveySpec:
         from noisewise.online.stopping import Stop
 
         s = self.survey
-        columns = {name: ColumnWords(own.question, own.unit, own.words) for name, own in s.columns.items()}
+        yes_no = {name: YES_NO for name, part in self.new_survey()._engine.law.parts.items() if is_yes_no(part)}
+        columns = {
+            name: ColumnWords(own.question, own.unit, own.words or yes_no.get(name, {}))
+            for name, own in s.columns.items()
+        }
+        columns |= {name: ColumnWords(levels=YES_NO) for name in yes_no if name is not None and name not in columns}
         if s.close is not None:
             self._within("survey", lambda: Stop.read(str(s.close)))
         return self._within(
@@ -147,7 +154,7 @@ class SurveySpec:
                 invited=s.invited,
                 expiry=s.expiry,
                 input=s.input,
-                levels=s.words,
+                levels=s.words or yes_no.get(None, {}),
                 columns=columns,
             ),
         )
@@ -208,6 +215,11 @@ class SurveySpec:
             raise InvalidSpec(f"In [{place}] of {self.path}: {error}", where=place) from None
 
 
+def is_yes_no(part: Part) -> bool:
+    """Whether a column is 0 or 1: people read words for both, not "below 0.5" and "0.5 or more"."""
+    return part.levels is None and part.honest.population.distribution.name == "bernoulli"
+
+
 def _check_named(section: SurveySection, survey: Survey) -> None:
     """Refuse words for a column or a level that is not there: nobody would ever read them."""
     parts = survey._engine.law.parts
@@ -220,7 +232,7 @@ def _check_named(section: SurveySection, survey: Survey) -> None:
             )
     worded = {None: section.words} if None in parts else {name: own.words for name, own in section.columns.items()}
     for column, words in worded.items():
-        levels = [str(level) for level in parts[column].levels or ()]
+        levels = [str(level) for level in parts[column].levels or (YES_NO if is_yes_no(parts[column]) else ())]
         unknown = [name for name in words if name not in levels]
         if unknown:
             there = f"the levels are {', '.join(levels)}" if levels else "it has no levels"

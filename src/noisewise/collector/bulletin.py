@@ -144,7 +144,9 @@ class Bulletin:
             return None
         query = Query.from_dict(loads(found[0][0]))
         own = self.words.about(query.column)
-        return question_words(query, own.unit, own.levels)
+        return question_words(
+            query, own.unit, own.levels, self.words.columns.get(query.column or "", ColumnWords()).question
+        )
 
     def _worded(self, one: Plain) -> Plain:
         """A fitted column with the words that people read."""
@@ -203,6 +205,8 @@ def unknowns(engine: Engine, state: State, words: Words) -> dict[str, Plain]:
         population = part.honest.population
         for name in population.free:
             plain, has_unit = PLAIN.get(f"{population.distribution.name} {name}", PLAIN.get(name, (name, False)))
+            if name == "p" and "1" in own.levels:
+                plain = f"{plain}: {own.levels['1']}"
             found[f"{before}{name}"] = _unknown(plain, about, own.unit if has_unit else "", is_share=name == "p")
     return {name: found.get(name, _unknown(name, "")) for name in engine.told(state)}
 
@@ -266,11 +270,11 @@ def _grid(low: float, high: float, *, is_discrete: bool) -> Floats:
     return np.linspace(low - 0.05 * (high - low), high + 0.05 * (high - low), GRID)
 
 
-def question_words(query: Query, unit: str, levels: Mapping[str, str] | None = None) -> str:
-    """What a query asks, in words."""
+def question_words(query: Query, unit: str, levels: Mapping[str, str] | None = None, about: str = "") -> str:
+    """What a query asks, in words; of one of several columns with the column's own question, or its name."""
     of = f" {unit}" if unit else ""
-    about = "" if query.column is None else f"{query.column}: "
-    return about + _asked_words(query, of, levels or {})
+    before = "" if query.column is None else f"{about} \N{EN DASH} " if about else f"{query.column}: "
+    return before + _asked_words(query, of, levels or {})
 
 
 def _asked_words(query: Query, of: str, levels: Mapping[str, str]) -> str:
@@ -280,6 +284,8 @@ def _asked_words(query: Query, of: str, levels: Mapping[str, str]) -> str:
         low, high = _told_apart([query.low or 0.0, query.high or 0.0])
         return f"a number between {low} and {high}{of}, with noise added"
     edges = _told_apart(query.edges)
+    if len(edges) == 1 and {"0", "1"} <= set(levels) and 0 < query.edges[0] <= 1:
+        return f"which of {levels['0']}, {levels['1']}"
     if len(edges) == 1:
         return f"below {edges[0]}{of}, or not"
     return f"which of {len(edges) + 1} ranges, split at {', '.join(edges)}{of}"

@@ -12,6 +12,7 @@ end. A session that was halted inside a transaction is ended after `HALTED_SECON
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -202,4 +203,4 @@ def _postgres(url: str, shown: str) -> Database:
 def _without_password(url: str) -> str:
     scheme, _, rest = url.partition("://")
     person, at, place = rest.rpartition("@")
-    return f"{scheme}://{person.partition(':')[0]}{at}{place}"
+    return re.sub(r"([?&]password=)[^&]*", r"\1...", f"{scheme}://{person.partition(':')[0]}{at}{place}")

@@ -167,15 +167,25 @@ def replay(store: Store) -> State:
 def answers_of(lines: Iterable[Line], questions: dict[int, Question]) -> Iterator[tuple[Question, int]]:
     """The answers among these lines in order; `questions` holds those asked and not yet answered."""
     for line in lines:
-        if line.kind == ASKED and line.number is not None:
-            questions[line.number] = question_of(Query.from_dict(loads(line.body or "")))
-        elif line.kind == ANSWERED and line.number is not None:
-            if line.number not in questions:
-                raise NoisewiseError(
-                    f"Line {line.position} of this survey's log answers a query that was not asked, or was answered "
-                    "before: the store was damaged or changed. Take it back from a backup. Nothing was learnt from it."
-                )
-            yield questions.pop(line.number), int(line.body or "")
+        if line.number is None or line.kind not in (ASKED, ANSWERED):
+            continue
+        if line.kind == ANSWERED and line.number not in questions:
+            raise _damage(line, "answers a query that was not asked, or was answered before")
+        try:
+            if line.kind == ASKED:
+                questions[line.number] = question_of(Query.from_dict(loads(line.body or "")))
+                continue
+            value = int(line.body or "")
+        except (ValueError, TypeError, LookupError, NoisewiseError):
+            raise _damage(line, "cannot be read") from None
+        yield questions.pop(line.number), value
+
+
+def _damage(line: Line, how: str) -> NoisewiseError:
+    return NoisewiseError(
+        f"Line {line.position} of this survey's log {how}: the store was damaged or changed. Take it back from a "
+        "backup. Nothing was learnt from it."
+    )
 
 
 def _sealed(data: bytes, name: str, position: int) -> bytes:

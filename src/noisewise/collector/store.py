@@ -158,7 +158,10 @@ class Store:
     @cached_property
     def engine(self) -> Engine:
         """What learns and asks for this survey."""
-        engine = Engine(settings_from_dict(loads(self._settings)), int(self._entropy))
+        try:
+            engine = Engine(settings_from_dict(loads(self._settings)), int(self._entropy))
+        except (ValueError, TypeError, LookupError) as error:
+            raise self.refusal("what makes its survey cannot be read: it was damaged or changed") from error
         if engine.name != self.name:
             raise self.refusal(
                 "its survey has another name here: it was changed, or versions of Noisewise or NumPy draw differently"
@@ -174,7 +177,11 @@ class Store:
             reason = f"it cannot be reached, or is not the store of a survey ({type(error).__name__})"
             raise self.refusal(reason) from error
         with closing(session):
-            yield session
+            try:
+                yield session
+            except self.database.failures as error:
+                reason = f"the database failed ({type(error).__name__}): it is away, or the store was damaged"
+                raise self.refusal(reason) from error
 
     def lines(self, session: Session, after: int = 0, *, until: int = LAST, most: int = LAST) -> list[Line]:
         """The log after a position, in order; up to another, and no more than so many."""

@@ -62,7 +62,8 @@ POOL_PAUSE = 0.02
 STATE_SECONDS = 1.0  # that a worker believes what it read of the public picture
 STREAM_SECONDS = 15.0  # between signs of life
 MOST_STREAMS = 500
-STATUS = {"closed": 410, "withdrawn": 410, "invitation": 403, "pool": 503, "store": 503, "held": 503, "empty": 404}
+STATUS = {"closed": 410, "withdrawn": 410, "invitation": 403, "pool": 503, "empty": 404}
+AWAY = "The survey cannot reach its store just now. If you sent an answer, it may be counted: send the same one again."
 T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
 COMMON = {
@@ -264,7 +265,9 @@ class Front:
                 response = refused(refusal.status, refusal.sentence)
                 headers = {"Access-Control-Allow-Origin": "*"} if is_open and refusal.status != 403 else {}
             except SurveyError as error:
-                response = refused(STATUS.get(str(error.fields.get("reason")), 503), str(error))
+                reason = str(error.fields.get("reason"))
+                # What went wrong with a store, and where it stands, is for the operator alone.
+                response = refused(STATUS[reason], str(error)) if reason in STATUS else refused(503, AWAY)
                 headers = self._cross_origin(request) if is_open else {}
             except InvalidArgument as error:
                 response = refused(400, str(error))
