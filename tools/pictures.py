@@ -5,6 +5,10 @@ python tools/pictures.py
 
 from __future__ import annotations
 
+import contextlib
+import re
+import shutil
+import tempfile
 from pathlib import Path
 
 from scipy import stats
@@ -38,6 +42,19 @@ def main() -> None:
     groups = nw.infer(nw.simulate(regions, population, at=means, seed=1), population, seed=1, progress=False)
     groups.plot(IMAGES / "groups.png")
     groups.plot(IMAGES / "contrast.png", kind="contrast")
+    gallery()
+
+
+def gallery() -> None:
+    """The pictures of the gallery, by the page's own lines."""
+    page = (IMAGES.parent / "gallery.md").read_text("utf-8")
+    (IMAGES / "gallery").mkdir(exist_ok=True)
+    names: dict[str, object] = {}
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        for code in re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S):
+            exec(code, names)
+        for picture in Path(folder).glob("*.png"):
+            shutil.copy(picture, IMAGES / "gallery")
 
 
 if __name__ == "__main__":
