@@ -187,7 +187,7 @@ def test_splines_of_moments_are_those_of_the_cleaned_record() -> None:
 
 
 def test_splines_of_variances_stay_below_what_records_within_bounds_can_have(rng: np.random.Generator) -> None:
-    """Far out all records are clamped and their variance is 0: a cubic in its logarithm overshot to 1e22 beside that."""
+    """Far out all records are clamped and their variance is 0: a cubic in its logarithm overshot to 1e22 there."""
     population = nw.Normal(mean=stats.norm(5, 5), sd=stats.halfnorm(scale=3))
     lines = [line("mean", stats.norm(5, 5), population), line("sd", stats.halfnorm(scale=3), population)]
     box = ((-15.0, 25.0), (-7.0, 9.0))
