@@ -58,7 +58,8 @@ class GroupWorld:
     def _prior(self) -> Size:
         from scipy import stats
 
-        return stats.nbinom(SURENESS, SURENESS / (SURENESS + self.total))
+        prior: Size = stats.nbinom(SURENESS, SURENESS / (SURENESS + self.total))
+        return prior
 
     @property
     def _schema(self) -> Schema:
