@@ -186,6 +186,18 @@ def test_splines_of_moments_are_those_of_the_cleaned_record() -> None:
         assert np.allclose(covariance[:, 0, 1], (x**3).mean(1) - x.mean(1) * (x**2).mean(1), rtol=1e-2)
 
 
+def test_splines_of_variances_stay_below_what_records_within_bounds_can_have(rng: np.random.Generator) -> None:
+    """Far out all records are clamped and their variance is 0: a cubic in its logarithm overshot to 1e22 there."""
+    population = nw.Normal(mean=stats.norm(5, 5), sd=stats.halfnorm(scale=3))
+    lines = [line("mean", stats.norm(5, 5), population), line("sd", stats.halfnorm(scale=3), population)]
+    box = ((-15.0, 25.0), (-7.0, 9.0))
+    made = RecordMoments(population, SCHEMA, "x", (X, X**2), lines).over(box, (33, 25))
+    u = np.stack([rng.uniform(low, high, 20_000) for low, high in box], axis=1)
+    _, covariance = made.at(u)
+    most = np.array([10.0, 100.0]) ** 2 / 4  # half of the records at either bound
+    assert np.all(np.diagonal(covariance, axis1=1, axis2=2) <= 1.2 * most)
+
+
 def test_sizes_are_drawn_as_enumeration_says() -> None:
     """All (n1, n2, n3) that add up to 7, with their weights, against 40000 draws (chi-squared)."""
     rng = np.random.default_rng(1)

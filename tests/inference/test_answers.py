@@ -310,6 +310,10 @@ def test_numbers_have_the_digits_that_their_interval_warrants():
     assert number_words(-0.0001, -1.0, 1.0, 0.5) == "0.0"
     assert number_words(3.14159, None, None, None) == "3.142"
     assert number_words(3.0, 3.0, 3.0, 0.0) == "3"
+    skewed = 92.4, 512_000.0, 7e10  # two digits of the width would tell the lower ones as 0
+    assert [number_words(value, *skewed) for value in (171.3, 92.4, 512_000.0)] == ["170", "92", "510000"]
+    assert number_words(-3.0, -4000.0, -2.0, 900.0) == "-3.0"
+    assert number_words(3.0, -2.0, 4000.0, 900.0) == "0"
     assert number_words(2.34e12, 2.1e12, 2.6e12, 1e11) == "2.34e+12"
 
 
@@ -468,3 +472,12 @@ def test_functions_that_fail_get_a_sentence():
     lost = one.quantity(lambda p: np.where(p["mean"] > 50, np.nan, 1.0))
     assert lost.estimate is None
     assert "is not a finite number at" in lost.note
+    assert one.quantity(lambda p: p["mean"] * np.nan).note == "The quantity is not a finite number at any draws."
+
+
+def test_groups_named_by_numbers_are_found_by_numbers():
+    years = nw.Grouped("year", income=nw.Normal(mean=stats.norm(50, 50), sd=20.0), names=["2019", "2020"])
+    draws = {"mean": np.array([[40.0, 50.0], [42.0, 51.0]]), "share": np.full((2, 2), 0.5)}
+    one = posterior(draws, years, [release()])
+    found = one.quantity(lambda p: p[2020].mean() - p["2019"].mean())
+    np.testing.assert_allclose(found.draws, [10.0, 9.0])

@@ -117,6 +117,41 @@ def test_a_model_without_laws_of_columns_is_drawn_once_and_no_prior_is_told_of_t
     assert "dashed" not in text
 
 
+def by_region(law: object, plan_of: object, levels: object, bounds: object) -> Posterior:
+    columns = {"y": bounds, "region": nw.Levels(levels)}
+    schema = nw.Schema(columns, n=300, neighbours="change-one")
+    population = nw.Grouped("region", y=law, names=levels)
+    release = nw.simulate(nw.plan(plan_of, schema, guarantee=nw.PureDP(2)), population, seed=1)
+    return nw.infer(release, nw.Grouped("region", y=law), seed=1, progress=False, draws=100)
+
+
+LEVELS = ['a, "b" <b>', "Zürich's", "$x_1$ 50%"]
+
+
+@pytest.mark.parametrize("bounds", [nw.Bounded(0, 1), nw.Levels(["no", "yes"])], ids=["number", "levels"])
+def test_groups_of_yes_and_no_are_told_by_their_share(bounds: object, tmp_path: object) -> None:
+    is_number = isinstance(bounds, nw.Bounded)
+    yes = "1" if is_number else "yes"
+    statistic = nw.Mean("y", by="region") if is_number else nw.Count(nw.column("y").equals("yes"), by="region")
+    found = by_region(nw.Bernoulli(p=stats.beta(1, 1)), statistic, LEVELS, bounds)
+    page = Parsed(posterior_page(found))
+    (headline,) = page.texts["h1"]
+    assert f"share of y = {yes}" in headline
+    assert re.search(r"[\d.]+ %, 90 % interval [\d.]+ to [\d.]+$", headline), headline
+    assert f"share of {yes} (%)" in page.texts["th"]
+    for kind in (None, "contrast"):
+        assert found.plot(kind=kind) == found.plot(kind=kind, quantity=f"share of {yes}")
+
+
+def test_groups_of_a_law_without_a_mean_are_told_by_their_median() -> None:
+    law = nw.LocationScale(stats.cauchy, loc=stats.norm(50, 20), scale=5.0)
+    found = by_region(law, nw.Mean("y", by="region"), LEVELS, nw.Bounded(0, 100))
+    assert "median y" in Parsed(posterior_page(found)).texts["h1"][0]
+    assert "% below 0" in str(found.verdict)
+    assert "own mean" not in str(found.verdict)
+    assert found.plot() == found.plot(quantity="median")
+
+
 def test_a_survey_has_a_report_that_speaks_of_its_answers() -> None:
     survey = nw.Survey(ONE_UNKNOWN, guarantee=nw.PureDP(2), queries="sign", n_particles=100, seed=1)
     for k in range(6):

@@ -32,6 +32,7 @@ TESTED = 16  # points at which splines are compared with the function
 FELT = 0.02  # of a standard deviation of the published sum of n people
 PIECE = 400  # parameter values at once, so that their nodes stay in the processor's cache
 LEAST = 1e-250  # a variance
+OVERSHOOT = 0.1  # by which the logarithm of a variance between grid points may exceed what is at them
 
 
 def mesh(grids: Sequence[Floats]) -> Floats:
@@ -207,6 +208,8 @@ class _Splines:
     def __init__(self, grids: list[Floats], table: Floats, d: int) -> None:
         self.grids, self.d = grids, d
         self.pairs = [(i, j) for i in range(d) for j in range(i, d)]
+        # Where all records are clamped a variance falls to 0, and a cubic in its logarithm overshoots beside that edge.
+        self.ceiling = table.reshape(-1, table.shape[-1]).max(axis=0)[d:] + OVERSHOOT
         if len(grids) == 1:
             self._line = CubicSpline(grids[0], table)
         else:
@@ -254,8 +257,9 @@ class _Splines:
     def _moments(self, table: Floats) -> tuple[Floats, Floats]:
         """Means and covariances from means, log-variances and correlations."""
         covariance = np.empty((len(table), self.d, self.d))
-        sd = [np.exp(0.5 * table[:, self.d + self.pairs.index((i, i))]) for i in range(self.d)]
+        second = np.minimum(table[:, self.d :], self.ceiling)
+        sd = [np.exp(0.5 * second[:, self.pairs.index((i, i))]) for i in range(self.d)]
         for k, (i, j) in enumerate(self.pairs):
-            alike = 1.0 if i == j else np.clip(table[:, self.d + k], -1.0, 1.0)
+            alike = 1.0 if i == j else np.clip(second[:, k], -1.0, 1.0)
             covariance[:, i, j] = covariance[:, j, i] = alike * sd[i] * sd[j]
         return table[:, : self.d].copy(), covariance

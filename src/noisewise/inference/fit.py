@@ -128,7 +128,8 @@ def bounds_sentences(releases: tuple[NoisyValue, ...], population: AnyPopulation
             sentence = _beyond(release, where, column)
             (fine,), _ = _own_and_cleaned(population, release.schema, column, middle, QUANTILES)
             (coarse,), (cleaned,) = _own_and_cleaned(population, release.schema, column, middle)
-            sentence += _means(releases, column, fine, coarse, cleaned)
+            has_mean = _has_mean(population, column, middle)
+            sentence += _means(releases, column, fine, coarse, cleaned) if has_mean else "."
             is_large = float(np.quantile(share, SURE)) >= LARGE or (
                 float(share.mean()) >= LARGE and _is_apart(*_own_and_cleaned(population, release.schema, column, some))
             )
@@ -179,7 +180,7 @@ def group_bounds_sentences(
     if column not in release.schema.numeric:
         return Sentences()
     entry = release.schema.bounded(column)
-    told, is_large = list[tuple[float, str]](), False
+    told, is_large, has_mean = list[tuple[float, str]](), False, True
     for group, (population, rows) in groups.items():
         theta = {name: value[:: max(1, len(value) // FEW_ROWS)] for name, value in rows.items()}
         below, above = shares_beyond(population, column, entry, theta)
@@ -187,8 +188,8 @@ def group_bounds_sentences(
         if not np.all(np.isfinite(share)) or float(share.mean()) < TOLD:
             continue
         mean, cleaned = _own_and_cleaned(population, release.schema, column, theta)
-        both = ""
-        if np.isfinite(cleaned).all() and np.isfinite(mean).all():
+        both, has_mean = "", has_mean and (bool(told) or _has_mean(population, column, theta))
+        if has_mean and np.isfinite(cleaned).all() and np.isfinite(mean).all():
             both = f" (its own mean {mean.mean():.4g}, that of its records as they were summed {cleaned.mean():.4g})"
         sides = sides_beyond(entry, float(below.mean()), float(above.mean()))
         told.append((float(share.mean()), f"{sides} in {group}{both}"))
@@ -198,7 +199,8 @@ def group_bounds_sentences(
     if not told:
         return Sentences()
     named = [words for _, words in sorted(told, key=lambda one: -one[0])[:MOST_NAMED]]
-    others = f", and some in {len(told) - MOST_NAMED} other groups" if len(told) > MOST_NAMED else ""
+    more = len(told) - MOST_NAMED
+    others = f", and some in {'one other group' if more == 1 else f'{more} other groups'}" if more > 0 else ""
     where = ", ".join(named) + others
     sentence = f"{_beyond(release, where, column)}."
     if is_large:
@@ -250,6 +252,13 @@ def _own_and_cleaned(
     except NoisewiseError:
         cleaned = np.full(len(means), np.nan)
     return np.asarray(means), np.asarray(cleaned)
+
+
+def _has_mean(population: AnyPopulation, column: str, theta: Theta) -> bool:
+    """Whether a column has a mean at the middle row of theta: a Cauchy law has none, though its quantiles have one."""
+    law, rows = population.marginal(column), population.theta_of(column, theta)
+    middle = {name: value[len(value) // 2 :][:1] for name, value in rows.items()}
+    return bool(np.isfinite(law.distribution.moments(law.values(middle))[0]).all())
 
 
 def _is_apart(own: Floats, cleaned: Floats) -> bool:

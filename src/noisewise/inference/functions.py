@@ -44,8 +44,9 @@ class PopulationDraws:
     theta: Theta
     sources: tuple[AnswerSource, ...]
 
-    def __getitem__(self, name: str) -> Floats | AnswerSource:
+    def __getitem__(self, name: str | int) -> Floats | AnswerSource:
         """A parameter, or the law of a column or group."""
+        name = str(name)  # levels may be numbers: 2019
         if name in self.theta:
             return np.asarray(self.theta[name])
         found = [one for one in self.sources if name in (one.group, one.column) and name]
@@ -118,7 +119,8 @@ def quantity(
     if values is None:
         values = _one_by_one(posterior, function, theta, most)
     lost = float(np.mean(~np.isfinite(values)))
-    note = "" if not lost else f"The {name} is not a finite number at {100 * lost:.2g} % of the draws."
+    at = "any" if lost == 1 else f"{100 * lost:.2g} % of the"
+    note = "" if not lost else f"The {name} is not a finite number at {at} draws."
     return summarised(posterior, Drawn(str(name), values, str(unit), note=note), share)
 
 

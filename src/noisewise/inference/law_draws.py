@@ -24,7 +24,7 @@ from noisewise.printable import did_you_mean, shown
 from noisewise.statistics.feature import Feature
 from noisewise.types import Floats, Theta
 
-__all__ = ["ABOVE", "MEAN", "MEDIAN", "QUANTILE", "RECORDED", "SD", "LawDraws", "probability"]
+__all__ = ["ABOVE", "MEAN", "MEDIAN", "OF", "QUANTILE", "RECORDED", "SD", "LawDraws", "probability"]
 
 MEAN, SD, MEDIAN, RECORDED = "mean", "sd", "median", "mean as recorded"
 SHARE = "share"  # of all records, that are in the group
@@ -247,8 +247,9 @@ class LawDraws:
 
     def _refuse_levels(self, what: str) -> None:
         if self.levels:
+            example = self.levels[1 % len(self.levels)]  # of no and yes the yes
             raise InvalidArgument(
-                f"{self.column} has levels, which have no {what}; ask for 'share of {self.levels[0]}'.",
+                f"{self.column} has levels, which have no {what}; ask for 'share of {example}'.",
                 argument="quantity",
             )
 

@@ -430,7 +430,7 @@ class Posterior:
         path: str | PathLike[str] | None = None,
         *,
         kind: str | None = None,
-        quantity: str = "mean",
+        quantity: str = "",
         against: str | None = None,
         level: float = 0.9,
         width: float = 8.6,
@@ -439,8 +439,9 @@ class Posterior:
 
         Parameters: `kind` is "parameters" (posterior and prior of each, the default without groups), "distribution"
         (the fitted law of each column with its band, and what was published on it), "groups" (the default with them:
-        a `quantity` of each group, sorted), "contrast" or "ratio" (of pairs of groups, or of each and `against`);
-        `level` of intervals and bands; `width` in inches: 8.6 for a page, 3.6 for a telephone.
+        a `quantity` of each group, sorted; without a name the one that the summary opens with), "contrast" or "ratio"
+        (of pairs of groups, or of each and `against`); `level` of intervals and bands; `width` in
+        inches: 8.6 for a page, 3.6 for a telephone.
         """
         from noisewise.report.posterior_pictures import Sheet, picture
 

@@ -27,7 +27,7 @@ from noisewise.release import NoisyValue
 if TYPE_CHECKING:
     from noisewise.inference.posterior import Posterior
 
-__all__ = ["opening_lines", "price_words", "sentence"]
+__all__ = ["opening_lines", "price_words", "sentence", "told_words"]
 
 MOST_CLAUSES, MOST_GROUPS = 4, 6
 LEVEL = 0.9
@@ -69,10 +69,10 @@ def _clause(posterior: Posterior, headline: Headline, level: float) -> str:
     told = summarised(posterior, headline.drawn, level)
     if told.estimate is None:
         return f"{headline.subject} cannot be told ({told.note.rstrip('.')})"
-    return f"{_hedge(posterior)}{headline.subject} {headline.verb} {_words(told, headline)}"
+    return f"{_hedge(posterior)}{headline.subject} {headline.verb} {told_words(told, headline)}"
 
 
-def _words(told: Quantity, headline: Headline) -> str:
+def told_words(told: Quantity, headline: Headline) -> str:
     """A number with its unit and interval; a share in per cent."""
     if headline.drawn.is_share:
         told = _scaled(told, 100.0, "%")
@@ -109,7 +109,7 @@ def _by_group(posterior: Posterior, sources: Sequence[AnswerSource], level: floa
     known.sort(key=lambda entry: -(entry[2].estimate or 0.0))
     top, bottom = known[0], known[-1]
     ends = [
-        f"is {which} in {group} ({_words(one, headline)})"
+        f"is {which} in {group} ({told_words(one, headline)})"
         for which, sign, (group, headline, one) in (("highest", 1, top), ("lowest", -1, bottom))[: len(known)]
         if posterior.is_point or _share_of_first([other for *_, other in known][::sign], sign) >= SURE
     ]
@@ -117,12 +117,13 @@ def _by_group(posterior: Posterior, sources: Sequence[AnswerSource], level: floa
     if not ends:
         text = (
             f"{_hedge(posterior)}{top[1].subject} is told by group, and which is highest or lowest is not sure: "
-            f"estimates go from {bottom[0]} ({_words(bottom[2], bottom[1])}) to {top[0]} ({_words(top[2], top[1])})"
+            f"estimates go from {bottom[0]} ({told_words(bottom[2], bottom[1])}) to {top[0]} "
+            f"({told_words(top[2], top[1])})"
         )
     text = printable(text[0].upper() + text[1:] + ending)  # a level may be named with a line end in it
     if len(known) > MOST_GROUPS:
         return text
-    return "\n".join([text, *(printable(f"  {group}: {_words(one, headline)}") for group, headline, one in known)])
+    return "\n".join([text, *(printable(f"  {group}: {told_words(one, headline)}") for group, headline, one in known)])
 
 
 def _share_of_first(told: Sequence[Quantity], sign: int) -> float:

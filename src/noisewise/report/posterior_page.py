@@ -23,7 +23,7 @@ from noisewise.inference.answers import Answers, Quantity
 from noisewise.inference.diagnostics import ess_bulk, ess_tail, mcse_mean, rhat
 from noisewise.inference.intervals import equal_tailed
 from noisewise.inference.posterior import Posterior
-from noisewise.inference.sentence import SURE, price_words, sentence
+from noisewise.inference.sentence import SURE, price_words, sentence, told_words
 from noisewise.inference.told import number_words
 from noisewise.report.canvas import NARROW, WIDE
 from noisewise.report.plots import trace_plot
@@ -99,10 +99,12 @@ def headline_of(posterior: Posterior) -> str:
         return answer_sentence(posterior)
     first = group_numbers(posterior, Sheet())[0]
     chance = float(posterior.rank(first.quantity, column=first.column)[first.group][0])
-    what = f"{first.quantity} {first.column}"
+    sources = (source for source in posterior.answer_sources() if source.group == first.group)
+    (headline,) = next(sources).headlines()[:1]
+    told = told_words(first, headline)
     if chance >= SURE:
-        return f"The {what} is highest in {first.group}: {first.words()}"
-    return f"No group has surely the highest {what}; {first.group} may, with {first.words()}"
+        return f"{headline.subject[:1].upper()}{headline.subject[1:]} is highest in {first.group}: {told}"
+    return f"No group has surely the highest {headline.subject.removeprefix('the ')}; {first.group} may, with {told}"
 
 
 def lead_of(posterior: Posterior) -> str:
@@ -181,7 +183,7 @@ def answer_table(level: float, rows: Sequence[Quantity]) -> Table:
 
 def _group_table(level: float, rows: Sequence[Quantity]) -> Table:
     """A row for each group, a column for each of its numbers, with their intervals; the highest first."""
-    kinds = list(dict.fromkeys((one.quantity, one.column, one.unit) for one in rows))
+    kinds = list(dict.fromkeys((one.quantity, one.column, _answer_row(one)[-1]) for one in rows))
     cells = {(one.group, one.quantity, one.column): one for one in rows}
     first = {one.group: one.estimate or 0.0 for one in rows if one.quantity == kinds[0][0]}
     groups = sorted(dict.fromkeys(one.group for one in rows), key=lambda group: -first.get(group, 0.0))
@@ -218,7 +220,7 @@ def _contrast_section(posterior: Posterior) -> list[Section]:
     if not has_groups(posterior):
         return []
     told = group_numbers(posterior, Sheet())
-    ranking = posterior.rank("mean", column=told[0].column)
+    ranking = posterior.rank(told[0].quantity, column=told[0].column)
     chances = [
         (group, chance_words(float(row[0])), f"{float(place):.1f}")
         for group, row, place in zip(ranking.groups, ranking.probabilities, ranking.expected, strict=True)

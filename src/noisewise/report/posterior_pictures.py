@@ -20,6 +20,7 @@ from noisewise.errors import InvalidArgument, NoisewiseError, Unsupported
 from noisewise.inference.answer_sources import AnswerSource
 from noisewise.inference.answers import Quantity, summarised
 from noisewise.inference.contrasts import contrast
+from noisewise.inference.law_draws import MEAN, OF
 from noisewise.inference.posterior import Posterior
 from noisewise.inference.summary import plot_data
 from noisewise.populations.parameters import missing_members
@@ -45,7 +46,7 @@ NEAR = 0.25  # of the picture, within which it reaches to a bound
 class Sheet:
     """What is drawn of a posterior, and how: the number of each group, the group all are compared with, the paper."""
 
-    quantity: str = "mean"
+    quantity: str = ""  # without a name what the sentence tells: a mean, a median where there is none, a level's share
     against: str | None = None
     level: float = 0.9
     width: float = WIDE
@@ -145,7 +146,8 @@ def distribution_picture(posterior: Posterior, path: Target, sheet: Sheet) -> by
 def groups_picture(posterior: Posterior, path: Target, sheet: Sheet) -> bytes:
     """A number of every group with its interval, and for means what was published beside it."""
     told = group_numbers(posterior, sheet)
-    published = _published_means(posterior, sheet) if sheet.quantity == "mean" else {}
+    is_mean = _quantity(posterior, sheet) in (MEAN, f"{OF}1")  # the share of 1 is the mean of 0 and 1
+    published = _published_means(posterior, sheet) if is_mean else {}
     rows = [Row(one.group, *_numbers(one), published.get(one.group)) for one in told]
     return dot_plot(rows, path, x_label=_axis(told[0]), level=sheet.level, width=sheet.width, is_clear=sheet.is_clear)
 
@@ -171,12 +173,13 @@ KINDS: dict[str, Callable[[Posterior, Target, Sheet], bytes]] = {
 
 def group_numbers(posterior: Posterior, sheet: Sheet) -> list[Quantity]:
     """The number asked for, of each group, highest first."""
-    found = [summarised(posterior, source.drawn(sheet.quantity), sheet.level) for source in _grouped(posterior)]
-    told = [one for one in found if one.estimate is not None]
-    if not found:
+    sources, quantity = _grouped(posterior), _quantity(posterior, sheet)
+    if not sources:
         raise Unsupported("There are no groups here: releases by group are learnt with Grouped. Use kind='parameters'.")
+    found = [summarised(posterior, source.drawn(quantity), sheet.level) for source in sources]
+    told = [one for one in found if one.estimate is not None]
     if not told:
-        raise Unsupported(f"No group has a {sheet.quantity} that can be told; ask for another quantity=.")
+        raise Unsupported(f"No group has a {quantity} that can be told; ask for another quantity=.")
     return sorted(told, key=lambda one: -(one.estimate or 0.0))
 
 
@@ -194,16 +197,16 @@ def pairs_of(names: Sequence[str], against: str | None) -> list[tuple[str, str]]
 
 
 def _contrasts(posterior: Posterior, path: Target, sheet: Sheet, kind: str) -> bytes:
-    told = group_numbers(posterior, sheet)
+    told, quantity = group_numbers(posterior, sheet), _quantity(posterior, sheet)
     pairs = pairs_of([one.group for one in told], sheet.against)
     if not pairs:
         raise Unsupported("There is one group, and nothing to compare it with; use kind='groups'.")
     sign, reference = ("−", 0.0) if kind == "difference" else ("÷", 1.0)
     rows = []
     for first, second in pairs:
-        found = contrast(posterior, sheet.quantity, first, second, kind=kind, column=told[0].column, level=sheet.level)
+        found = contrast(posterior, quantity, first, second, kind=kind, column=told[0].column, level=sheet.level)
         rows.append(Row(first, *_numbers(found.told), sign=sign, other=second))
-    label = f"{kind} of {_axis(told[0])}" if kind == "difference" else f"ratio of {told[0].quantity} {told[0].column}"
+    label = f"{kind} of {_axis(told[0])}" if kind == "difference" else f"ratio of {_name(told[0])}"
     return contrast_plot(
         rows, path, x_label=label, reference=reference, level=sheet.level, width=sheet.width, is_clear=sheet.is_clear
     )
@@ -217,6 +220,12 @@ def _grouped(posterior: Posterior) -> list[AnswerSource]:
     """The sources of groups of the first column that has them."""
     sources = [source for source in posterior.answer_sources() if source.group]
     return [source for source in sources if source.column == sources[0].column]
+
+
+def _quantity(posterior: Posterior, sheet: Sheet) -> str:
+    """The number asked for, or what the sentence tells of groups."""
+    headlines = [headline for source in _grouped(posterior)[:1] for headline in source.headlines()]
+    return sheet.quantity or (headlines[0].drawn.quantity if headlines else MEAN)
 
 
 def _published_means(posterior: Posterior, sheet: Sheet) -> dict[str, Published | None]:
@@ -306,4 +315,11 @@ def _numbers(one: Quantity) -> tuple[float, float, float]:
 
 def _axis(one: Quantity) -> str:
     unit = f" ({one.unit})" if one.unit else ""
-    return f"{one.quantity} {one.column}{unit}".strip()
+    return f"{_name(one)}{unit}"
+
+
+def _name(one: Quantity) -> str:
+    """Mean income; share of smoker = yes."""
+    if one.quantity.startswith(OF) and one.column:
+        return f"{OF}{one.column} = {one.quantity.removeprefix(OF)}"
+    return f"{one.quantity} {one.column}".strip()
