@@ -171,6 +171,16 @@ def test_the_calibration_sees_an_n_taken_for_known():
     assert not found.is_calibrated()
 
 
+def test_a_prior_of_fewer_records_than_a_sum_needs_is_refused():
+    """40 000 of records up to 100 are of 400 at least, whatever the population: 20 expected ones cannot be it."""
+    noise = nw.laplace_noise(scale=100)
+    total = nw.measurement(nw.Sum(X), SCHEMA, 40_000.5, noise=noise)
+    with pytest.raises(nw.InvalidArgument, match=r"contradict each other: of .* records within the bounds"):
+        nw.likelihood_of(total, POPULATION, n=stats.poisson(20))
+    few = nw.likelihood_of(total, POPULATION, n=stats.poisson(380))  # possible, by a little
+    assert np.isfinite(few.log_likelihood({name: [80.0] for name in POPULATION.free})).all()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("guarantee", [nw.PureDP("1/2"), nw.GaussianDP(1)], ids=["laplace", "gaussian"])
 @pytest.mark.parametrize("is_counted", [True, False], ids=["counted", "not counted"])

@@ -140,3 +140,20 @@ def test_it_cannot_be_written_and_says_so(tmp_path):
     with pytest.raises(nw.Unsupported, match="functions of Python"):
         posterior.save(tmp_path / "saved")
     assert "mean" in posterior.summary()
+
+
+def test_a_log_partition_that_is_wrong_only_where_two_parameters_are_away_is_refused():
+    """Right along each parameter by itself, through the medians of the others."""
+
+    def normal(wrong):
+        def log_partition(a, b):
+            return -(a**2) / (4 * b) + 0.5 * np.log(np.pi / -b) + wrong * a * (b + 0.75)
+
+        return nw.ExponentialFamily(
+            statistic=[lambda x: x, lambda x: x**2], log_partition=log_partition, support=(-np.inf, np.inf),
+            a=stats.norm(0, 0.5), b=stats.uniform(-1, 0.5),
+        )  # fmt: skip
+
+    assert normal(0.0).free == ("a", "b")
+    with pytest.raises(nw.InvalidArgument, match="they differ by"):
+        normal(0.3)

@@ -8,6 +8,7 @@ from scipy import integrate, stats
 
 import noisewise as nw
 from noisewise.errors import InvalidArgument, NoisewiseError
+from noisewise.inference.fit import label_sentences
 from noisewise.likelihood.joint import joint_likelihood
 from noisewise.populations.cleaned import row_moments
 from noisewise.populations.text import population_from_text, population_to_text
@@ -242,3 +243,21 @@ def test_intervals_of_a_mixture_hold():
     plan = nw.plan(nw.Histogram("x", edges=[0, 20, 35, 50, 65, 80, 100]), SCHEMA, guarantee=nw.PureDP(1))
     found = nw.calibrate(plan, mixed, trials=100, draws=60, progress=False)
     assert found.is_calibrated(), found.summary()
+
+
+def test_components_that_change_places_are_told(rng):
+    """Priors that hardly differ keep no order: in half of the draws each label is the other's."""
+    release = nw.measurement(nw.Mean("x"), SCHEMA, 50.3, noise=nw.laplace_noise(scale=1))
+    parts = [nw.Normal(mean=stats.norm(50 + away, 20), sd=7) for away in (0, 0.001)]
+    almost, alike = (nw.Mixture(some, weights=[0.5, 0.5]) for some in (parts, parts[:1] * 2))
+    low, high = rng.normal(33, 0.4, 200), rng.normal(67, 0.4, 200)
+    swapped = rng.permutation(np.arange(200) < 100)
+    both = {"mean[1]": np.where(swapped, high, low), "mean[2]": np.where(swapped, low, high)}
+    (sentence,) = label_sentences((release,), almost, both)
+    assert sentence.startswith("mean[1] is above mean[2] in 50 % of the draws")
+    people = nw.Joint(x=almost, y=nw.Bernoulli(p=0.5))
+    (joint,) = label_sentences((release,), people, {f"x.{name}": value for name, value in both.items()})
+    assert joint.startswith("x.mean[1] is above x.mean[2]")
+    assert label_sentences((release,), almost, {"mean[1]": low, "mean[2]": high}) == ()
+    assert label_sentences((release,), alike, both) == ()  # kept in one order
+    assert label_sentences((release,), nw.Normal(mean=stats.norm(50, 20), sd=7), {"mean": low}) == ()

@@ -114,6 +114,7 @@ FAULTS = {
     "inf": (lambda _rng, _theta, n: {"x": np.full(n, np.inf)}, "no finite numbers"),
     "ignores": (lambda _rng, theta, n: {"x": np.arange(n) * theta["m"]}, "whatever rng is"),
     "its own": (lambda _rng, _theta, n: {"x": KEPT.normal(size=n)}, "all randomness from rng"),
+    "one for all": (lambda rng, _theta, n: {"x": np.full(n, rng.normal())}, "independently of each other"),
     "raises": (lambda rng, theta, n: {"x": rng.normal(theta["mean"], 1, n)}, "KeyError"),
     "columns": (lambda rng, _theta, n: {"x" if n > 100 else "y": rng.normal(size=n)}, "other columns"),
     "arguments": (lambda rng, n: {"x": rng.normal(size=n)}, "TypeError"),

@@ -34,6 +34,7 @@ support (or its odds) is no longer of first order, and is called too far to say.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -60,6 +61,7 @@ __all__ = [
     "bank_sentences",
     "bounds_sentences",
     "group_bounds_sentences",
+    "label_sentences",
     "level_sentences",
     "n_sentences",
     "some_rows",
@@ -69,6 +71,7 @@ __all__ = [
 
 TOLD, LARGE = 0.01, 0.10  # shares beyond the bounds: from here on told, from here on a warning
 SURE = 0.05
+CHANGING = 0.05  # share of draws in which two components of a mixture stand the other way round
 MOST_ROWS, FEW_ROWS = 1000, 200
 QUANTILES, COARSE_QUANTILES, STEADY = 2000, 500, 0.01
 MORE, NUDGE = 0.10, 0.01  # more records to speak of; how far n is moved to see which way the answer goes
@@ -301,6 +304,27 @@ def level_sentences(releases: tuple[NoisyValue, ...], population: AnyPopulation)
                 continue
             name = "p" if "p" in population.free else f"{column}.p"
             found[f"{name} is the share of {second!r}, the second level of {column}."] = None
+    return tuple(found)
+
+
+def label_sentences(releases: tuple[NoisyValue, ...], population: AnyPopulation, theta: Theta) -> tuple[str, ...]:
+    """Whether components of a mixture that are not kept in an order change places within the posterior."""
+    found: dict[str, None] = {}
+    for column in sorted({name for release in releases for name in release.statistic.columns()}):
+        law = population.marginal(column)
+        if law.parameters.order:
+            continue
+        for (j, one), (k, other) in itertools.combinations(enumerate(law.components, 1), 2):
+            shared = [name for name in one.free if name in other.free]
+            for name in shared[:1] if one.distribution.name == other.distribution.name else ():
+                pair = [own if own in theta else f"{column}.{own}" for own in (f"{name}[{j}]", f"{name}[{k}]")]
+                above = float(np.mean(np.asarray(theta[pair[0]]) > np.asarray(theta[pair[1]])))
+                if CHANGING < above < 1 - CHANGING:
+                    found[
+                        f"{pair[0]} is above {pair[1]} in {100 * above:.0f} % of the draws: these components change "
+                        "places within the posterior, so that what is said of each is said of both. Answers about the "
+                        "population do not depend on it."
+                    ] = None
     return tuple(found)
 
 

@@ -430,8 +430,9 @@ def register_method(
 ) -> None:
     """Make a sampler of one's own known by its name, so that `infer(..., method=name)` runs it on any population.
 
-    R-hat, ESS and steps that are no numbers are counted here, so the verdict is ours. That the sampler leaves the
-    posterior invariant is its author's word, and the verdict says so.
+    R-hat, ESS and steps that are no numbers are counted here, so the verdict is ours. Some of the positions are moved
+    on by steps that leave the posterior as it is (`invariance`): if that changes what they are like, the verdict warns
+    that they are not draws of it. That they are, is beyond this its author's word, and the verdict says so.
 
     Parameters
     ----------
@@ -455,6 +456,8 @@ def register_method(
     """
     if name != str(name) or not name.isidentifier() or not callable(sampler):
         raise InvalidArgument("register_method takes a name of letters and digits, and a function.", argument="name")
+    if options is not None and "items" not in dir(options):
+        raise InvalidArgument("options must be a mapping from names to defaults.", argument="options")
     given = tuple(Option(key, value) for key, value in (options or {}).items())
 
     def run(problem: PopulationProblem, settings: Settings, **chosen: object) -> Found:
@@ -467,10 +470,15 @@ def _own(
     sampler: Sampler, words: str, problem: PopulationProblem, settings: Settings, options: Mapping[str, object]
 ) -> Found:
     from noisewise.inference.diagnostics import verdict
+    from noisewise.inference.invariance import moved_on
 
     chains, draws = settings.chains, settings.draws
     drawn = sampler(problem.target, settings.rng, chains=chains, draws=draws, warmup=settings.warmup, **options)
-    positions: Floats = np.asarray(drawn, dtype=np.float64)
+    positions: Floats = np.asarray(drawn)
+    if positions.dtype.kind in "fiu":
+        positions = positions.astype(np.float64)
+    else:
+        positions = np.empty(0)
     expected = (chains, draws, problem.target.size)
     if positions.shape != expected:
         raise InvalidArgument(
@@ -482,4 +490,5 @@ def _own(
     names = problem.theta.names if problem.theta.size == len(problem.theta.names) else None
     judged = verdict(own, names=names, non_finite=np.sum(~np.isfinite(own).all(axis=2), axis=1))
     note = f"That {settings.method!r} leaves the posterior invariant is its author's word: it was registered."
-    return Found(problem.by_parameter(positions), settings.method, words, problem.law, judged.saying(notes=(note,)))
+    judged = judged.saying(warnings=moved_on(problem.target, settings.rng, positions, settings.method), notes=(note,))
+    return Found(problem.by_parameter(positions), settings.method, words, problem.law, judged)

@@ -39,7 +39,7 @@ from noisewise.likelihood.model import GroupLaw, Likelihood, numerical_score, sc
 from noisewise.likelihood.normal_rows import cautions_at
 from noisewise.likelihood.normal_sum import NormalSum
 from noisewise.likelihood.size_prior import SizePrior
-from noisewise.likelihood.stated_n import Total, noisy_totals
+from noisewise.likelihood.stated_n import REFUSED, Total, noisy_totals, partial_counts
 from noisewise.populations.parameters import Array, Theta
 from noisewise.populations.population import AnyPopulation
 from noisewise.release import NoisyValue
@@ -87,7 +87,24 @@ def possible_sizes(releases: tuple[NoisyValue, ...], prior: SizePrior) -> tuple[
                     "wider prior. Nothing was spent.",
                     argument="n",
                 )
+    for release in releases:
+        _refuse_beyond(release, prior, low, high)
     return low, high
+
+
+def _refuse_beyond(release: NoisyValue, prior: SizePrior, low: int, high: int) -> None:
+    """Refuse numbers of records of which none adds up to a sum that was released, with whatever noise it has."""
+    for partial in partial_counts(release):
+        released = partial.released
+        is_short = [released > partial.value(n * partial.high) for n in (low, high)]
+        if is_short[0] is is_short[1] and max(partial.tail(low), partial.tail(high)) < REFUSED:
+            nearest = max((low, high), key=partial.tail)
+            raise InvalidArgument(
+                f"The prior of n, {prior}, and {partial.label} of the same records contradict each other: of {nearest} "
+                f"records within the bounds it is at {partial.bound(nearest)}, and {released:.6g} was released "
+                f"(noise sd {partial.sd:.2g}). Give a wider prior. Nothing was spent.",
+                argument="n",
+            )
 
 
 class UnknownSize(GroupLaw):

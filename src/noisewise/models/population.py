@@ -139,6 +139,7 @@ class PopulationModel(ModelBase):
             Sentences,
             bank_sentences,
             bounds_sentences,
+            label_sentences,
             level_sentences,
             n_sentences,
             some_rows,
@@ -164,6 +165,7 @@ class PopulationModel(ModelBase):
             sums = sum_sentences(problem.releases, self.population, theta, n)
         warnings = (
             *claim_warnings(problem.releases),
+            *label_sentences(problem.releases, self.population, theta),
             *banks.warnings,
             *stated.warnings,
             *sums.warnings,

@@ -82,6 +82,14 @@ def tried(draw: Draw, points: Sequence[Point]) -> dict[str, Floats]:
             "draw gives the same records whatever rng is: take all randomness from rng, as in rng.normal(0, 1, n).",
             argument="draw",
         )
+    for name in first[0]:
+        alike = all(np.ptp(made[name]) == 0 for made in (*first, *other))
+        if alike and any(one[name][0] != two[name][0] for one, two in zip(first, other, strict=True)):
+            raise InvalidArgument(
+                f"draw gives all records of one call the same {name!r}, and another one at the next call: they must be "
+                "drawn independently of each other, as in rng.random(n) instead of rng.random().",
+                argument="draw",
+            )
     return {name: np.concatenate([made[name] for made in first]) for name in first[0]}
 
 

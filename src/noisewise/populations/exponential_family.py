@@ -30,13 +30,14 @@ MOST_VALUES = 100_000  # of a discrete record
 TOLERANCE = 1e-6  # of the log-partition, beside its own size
 KEPT = 8  # tables of parameters that were asked for last
 LEVELS = (0.02, 0.5, 0.98)
+DRAWN = 16  # places between those, of several parameters
 
 
 class _Prior(Protocol):
     """A frozen distribution."""
 
     def median(self) -> float: ...
-    def ppf(self, q: tuple[float, ...]) -> Array: ...
+    def ppf(self, q: float | tuple[float, ...]) -> Array: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,36 +274,44 @@ class ExponentialFamilyLaw:
         above = np.cumsum(mass[:, ::-1], axis=1)[:, ::-1] - mass
         return _Table(places, places, mass, np.cumsum(mass, axis=1), np.maximum(above, 0.0), log_total)
 
-    def check(self, known: Values, priors: Mapping[str, _Prior]) -> None:
-        """Refuse a log-partition that is not the logarithm of the integral, with the difference."""
-        middle = {**known, **{name: np.asarray([prior.median()]) for name, prior in priors.items()}}
-        for name in self.names:
-            levels = priors[name].ppf(LEVELS) if name in priors else known[name]
-            for level in np.ravel(levels):
-                p = {**middle, name: np.asarray([level])}
-                eta = self.eta(p)
-                try:
-                    stated = float(np.ravel(np.asarray(self.log_partition(*eta), float))[0])
-                except (TypeError, ValueError) as error:
-                    raise InvalidArgument(
-                        f"log_partition does not give a number for {len(eta)} natural parameters: {error}.",
-                        argument="log_partition",
-                    ) from error
-                found = float(self.table(p).log_total[0])
-                where = ", ".join(f"{key} = {np.ravel(value)[0]:.4g}" for key, value in p.items())
-                how = "sum" if self.is_discrete else "integral"
-                if not np.isfinite(found):
-                    raise InvalidArgument(
-                        f"At {where} the {how} of h(x) exp(eta t(x)) is no number: there is no law. Choose priors "
-                        "inside the natural parameters' domain.",
-                        argument=name,
-                    )
-                if not abs(stated - found) <= TOLERANCE * max(1.0, abs(found)):
-                    raise InvalidArgument(
-                        f"log_partition says {stated:.8g} at {where}, and the logarithm of the {how} is {found:.8g}: "
-                        f"they differ by {stated - found:.3g}.",
-                        argument="log_partition",
-                    )
+    def check(self, places: Sequence[Values]) -> None:
+        """Refuse a log-partition that is not the logarithm of the integral at these parameters, with the difference."""
+        for p in places:
+            eta = self.eta(p)
+            try:
+                stated = float(np.ravel(np.asarray(self.log_partition(*eta), float))[0])
+            except (TypeError, ValueError) as error:
+                raise InvalidArgument(
+                    f"log_partition does not give a number for {len(eta)} natural parameters: {error}.",
+                    argument="log_partition",
+                ) from error
+            found = float(self.table(p).log_total[0])
+            where = ", ".join(f"{key} = {np.ravel(value)[0]:.4g}" for key, value in p.items())
+            how = "sum" if self.is_discrete else "integral"
+            if not np.isfinite(found):
+                raise InvalidArgument(
+                    f"At {where} the {how} of h(x) exp(eta t(x)) is no number: there is no law. Choose priors "
+                    "inside the natural parameters' domain.",
+                    argument=next(iter(p)),
+                )
+            if not abs(stated - found) <= TOLERANCE * max(1.0, abs(found)):
+                raise InvalidArgument(
+                    f"log_partition says {stated:.8g} at {where}, and the logarithm of the {how} is {found:.8g}: "
+                    f"they differ by {stated - found:.3g}.",
+                    argument="log_partition",
+                )
+
+
+def _places(known: Values, priors: Mapping[str, _Prior]) -> list[Values]:
+    """Where a log-partition is looked at: along every parameter by itself, and where all of them are drawn."""
+    middle = {**known, **{name: np.asarray([prior.median()]) for name, prior in priors.items()}}
+    along = [{**middle, name: np.asarray([level])} for name, prior in priors.items() for level in prior.ppf(LEVELS)]
+    shares = np.random.default_rng(0).uniform(LEVELS[0], LEVELS[-1], size=(DRAWN, len(priors)))
+    drawn = [
+        {**middle, **{name: np.asarray([prior.ppf(u)]) for (name, prior), u in zip(priors.items(), row, strict=True)}}
+        for row in shares
+    ]
+    return [middle, *along, *drawn] if len(priors) > 1 else [middle, *along]
 
 
 def ExponentialFamily(
@@ -369,7 +378,7 @@ def ExponentialFamily(
             f"There are {count} natural parameters for {len(functions)} statistics; they must be as many.",
             argument="natural",
         )
-    law.check(known, priors)
+    law.check(_places(known, priors))
     return found
 
 
