@@ -4,16 +4,19 @@ A number beyond its bounds was clamped (or its record refused), which M and C le
 computed within each combination by the normal law at draws of the posterior. The skewness of a noisy sum,
 n mu_3/(n mu_2 + noise variance)^(3/2), is that of rows at one draw, the median over some draws.
 
-Released sums t and what the model at the posterior mean makes of them differ by D^2 = (t - nM)'(nC + noise)^-1(t - nM),
-summed over holders: a chi-square of as many degrees as sums are more than unknowns, where all is as assumed. Beyond its
-99 % quantile (1.6 times that with Laplace noise, whose tails are longer) the sums contradict model or prior. Counts
-that scatter more than Poisson counts do so; a wrong law of the features, of which moments tell as many numbers as there
-are unknowns, does not.
+Released sums t and what the posterior makes of them differ by D^2 = (t - nM)'V^-1(t - nM), V = nC + noise, with M and V
+averaged over some draws, summed over holders. Where all is as assumed that is at most a chi-square of as many degrees
+as there are sums, less the p that the sums have settled: p = tr V^-1 Cov(nM) over the draws (as in Spiegelhalter et
+al. 2002), never more than there are unknowns. Where noise hides nearly everything p is nearly 0, and D^2 that of the
+noise. Beyond the 99 % quantile (1.6 times that with Laplace noise, whose tails are longer) the sums contradict model or
+prior. Counts that scatter more than Poisson counts do so; a wrong law of the features, of which moments tell as many
+numbers as there are unknowns, does not.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,7 +31,7 @@ from noisewise.regression.location import draw_configurations
 from noisewise.regression.marginal import FEWEST_ROWS, SHARE_OF_ROOT
 from noisewise.regression.observed import Observed
 from noisewise.regression.problem import Holder
-from noisewise.types import Floats, Theta
+from noisewise.types import Floats
 
 if TYPE_CHECKING:
     from noisewise.regression.glm.model import MomentsGlm
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
 MOST_DRAWS, SURE = 200, 0.1
 SKEW_DRAWS, SKEW_ROWS = 9, 10_000
 POINTLIKE = 1e-9
-CONTRADICTED, LONGER_TAILS = 0.99, 1.6
+CONTRADICTED, LONGER_TAILS, MISFIT_DRAWS = 0.99, 1.6, 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,24 +101,29 @@ class Misfit:
         return self.distance > self.bound
 
 
-def misfit(model: MomentsGlm, observed: Observed, theta: Theta) -> Misfit | None:
-    """At one row of theta; None where the law of rows is not known here, or releases are of the same records."""
+def misfit(model: MomentsGlm, observed: Observed, draws: Mapping[str, Floats]) -> Misfit | None:
+    """At draws (chains, draws, ...); None without a law of rows, or where releases are of the same records."""
     from scipy.special import chdtri
 
     if len(observed.holders) < len(observed.releases):
         return None
-    distance, tails = 0.0, 1.0
+    flat = {name: _flat(value) for name, value in draws.items()}
+    places = _places(min(len(value) for value in flat.values()), MISFIT_DRAWS)
+    theta = {name: value[places] for name, value in flat.items()}
+    distance, settled, tails = 0.0, 0.0, 1.0
     for release, holder in zip(observed.releases, observed.holders, strict=True):
         law = additive_law(release.law)
         try:
-            mean, covariance = MomentsLaw(model, release, int(holder.n)).sums(theta)
+            means, covariances = MomentsLaw(model, release, int(holder.n)).sums(theta)
         except Unsupported:
             return None
-        away = np.asarray(release.estimate, float) - mean[0]
-        distance += float(away @ np.linalg.solve(covariance[0] + np.diag(np.square(law.sd)), away))
+        precision = np.linalg.inv(covariances.mean(axis=0) + np.diag(np.square(law.sd)))
+        away, around = np.asarray(release.estimate, float) - means.mean(axis=0), means - means.mean(axis=0)
+        distance += float(away @ precision @ away)
+        settled += float(np.einsum("ki,ij,kj->", around, precision, around)) / max(len(places) - 1, 1)
         tails = max(tails, LONGER_TAILS if normal_mixture(law).is_laplace else 1.0)
-    told = model.degrees(observed.releases, theta)
-    degrees = max(told.told - told.unknowns, 1)
+    told = model.degrees(observed.releases, {name: value[:1] for name, value in theta.items()})
+    degrees = max(told.told - min(told.unknowns, settled), 1)
     return Misfit(distance, tails * float(chdtri(degrees, 1 - CONTRADICTED)))
 
 
@@ -147,7 +155,10 @@ def _largest(problem: GlmProblem, x: Floats, y: Floats) -> float:
 
 
 def _some(fit: GlmFit, most: int) -> Floats:
-    count = fit.theta.shape[0] * fit.theta.shape[1]
+    return _places(fit.theta.shape[0] * fit.theta.shape[1], most)
+
+
+def _places(count: int, most: int) -> Floats:
     return np.unique(np.linspace(0, count - 1, min(most, count)).round().astype(int))
 
 

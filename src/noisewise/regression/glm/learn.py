@@ -92,8 +92,7 @@ def remarks(
 def _contradictions(model: MomentsGlm, problem: GlmProblem, observed: Observed, fit: GlmFit) -> list[str]:
     """What is to be said where the released sums are not as the fitted model has them."""
     fit = replace(fit, theta=fit.theta[..., : len(model.features) + 1])
-    draws = columns_draws(model, observed, problem, fit)
-    found = misfit(model, observed, {name: value.mean(axis=(0, 1))[None] for name, value in draws.items()})
+    found = misfit(model, observed, columns_draws(model, observed, problem, fit))
     if found is None or not found.is_felt:
         return []
     counts = "counts scatter more than Poisson counts do, " if model.link.is_count else ""
