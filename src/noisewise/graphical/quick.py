@@ -28,11 +28,14 @@ def errors(problem: Problem, found: Fit, rng: np.random.Generator, count: int) -
     here = Here(problem, entries, found.theta, tau)
     potentials, noise = problem.potentials(found.theta), np.sqrt(entries.noise)[:, None]
     theta = tau * rng.standard_normal((problem.parameters, count))
-    made = np.concatenate([
-        np.column_stack([
-            holder.sums @ engine.sample_tables(rng, potentials, round(holder.n)) for _ in range(count)
-        ]) for holder in problem.holders
-    ])  # fmt: skip
+    made = np.concatenate(
+        [holder.sums @ _tables(rng, engine, potentials, holder.n, count) for holder in problem.holders]
+    )
     sides = here.crossed(theta) + made - here.mean[:, None] + noise * rng.standard_normal((len(noise), count))
     solved = here.solve(sides, start=np.zeros_like(sides), limit=SOLVED)
     return here.mu, here.sigma(entries.outof @ (theta - tau**2 * here.pulled(solved)))
+
+
+def _tables(rng: np.random.Generator, engine: JunctionEngine, potentials: Floats, n: float, count: int) -> Floats:
+    """The cells (cells, count) of made-up records, n of them each time."""
+    return np.column_stack([engine.sample_tables(rng, potentials, round(n)) for _ in range(count)]).astype(float)
