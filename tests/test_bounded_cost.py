@@ -49,7 +49,7 @@ import noisewise as nw
 from noisewise.cli.spec import Spec
 def spec(path):
     read = Spec.read(Path(path))
-    return read.population(), read.plans()
+    return read.plans(), read.population()
 def table(path):
     return nw.imports.table(path, nw.Schema({"x": nw.Bounded(0, 1)}, n=100, neighbours="change-one"))
 load = {"release": nw.Release.load, "measurement": nw.Measurement.load,
@@ -114,6 +114,15 @@ def hostile_releases() -> Iterator[tuple[str, str]]:
     yield "powers", forged(statistic=mean_of("x*10**5000"))
     yield "many-columns", forged(schema=columns(**{f"c{k}": {"bounds": [0, 1]} for k in range(40_000)}))
     yield "a-large-bound", forged(schema=columns(x={"bounds": [0, 10**900]}))
+
+
+def dear_releases(count: int) -> Iterator[Any]:
+    """Releases whose noise takes seconds to check, each of another statistic."""
+    four = columns(**{f"x{i}": {"bounds": [0, 1]} for i in range(4)})
+    law = {"family": "discrete-laplace", "scale": [9.0], "step": [2.0**-17]}
+    for k in range(count):
+        statistic = {**mean_of(entangled(20, 4, k)), "weights": ["1/14"]}
+        yield json.loads(forged(schema=four, statistic=statistic, law=law, value=[0]))
 
 
 def hostile_measurements() -> Iterator[tuple[str, str]]:
@@ -243,6 +252,8 @@ def hostile_posteriors(folder: Path) -> Iterator[tuple[str, bytes]]:
     yield "empty-voids", archive(header, {"draws_0": npy_header((4, 10**9), "|V0")})
     yield "overlapping", overlapping(header)
     yield "lists", archive({**header, "moments": [[]] * 60_000}, arrays)
+    yield "dear-releases", archive({**header, "releases": list(dear_releases(200))}, arrays)
+    yield "many-releases", archive({**header, "releases": [release().to_dict()] * 400}, arrays)
     yield "a-module", of("", "noisewise.cli.main:main")
     yield "categories", of(f"categorical(p=dirichlet([{'1,' * 9000}1]))")
     yield "heavy-tail", of("population(zipf, a=uniform(1.0001, 0.0001), loc=0)")
@@ -286,8 +297,7 @@ def hostile_answers() -> Iterator[tuple[str, str]]:
         return json.dumps({**changed, "hash": "sha256:" + hashlib.sha256(text.encode()).hexdigest()})
 
     yield "good", of(*plain["releases"])
-    four = columns(**{f"x{i}": {"bounds": [0, 1]} for i in range(4)})
-    yield "dear", of(*(json.loads(forged(schema=four, statistic=mean_of(entangled(20, 4, k)))) for k in range(800)))
+    yield "dear", of(*dear_releases(800))
     yield "many", of(*plain["releases"] * 1300)
     yield "lists", of(*[[]] * (SIZE // 4))
 
@@ -301,11 +311,16 @@ def hostile_specs() -> Iterator[tuple[str, str]]:
     yield "hexadecimal", "[schema]\nn=0x" + "f" * (SIZE - 100) + "\n"
     yield "words", "[population]\nx='" + "normal(" * (SIZE // 7 - 10) + "'\n"
     yield "headers", "".join(f"[{'.'.join('a' * 20)}.b{k}]\n" for k in range(SIZE // 50))
+    four = "".join(f"[schema.columns.x{i}]\nbounds = [0, 1]\n" for i in range(4))
+    dear = "".join(
+        f"[[release]]\nstatistic = 'mean({entangled(20, 4, k)})'\nguarantee = {{ epsilon = 1 }}\n" for k in range(200)
+    )
+    yield "dear-releases", f"[schema]\nn = 100\nneighbours = 'change-one'\n{four}{dear}"
 
 
 GOOD = {"good.release", "good.posterior", "good.survey", "heavy-tail.posterior", "edges.survey", "open.survey",
-        "categories.posterior", "good.measurement", "many-answers.measurement", "good.answers",
-        "one.csv", "many.csv", "good.parquet"}  # fmt: skip
+        "categories.posterior", "many-releases.posterior", "good.measurement", "many-answers.measurement",
+        "good.answers", "one.csv", "many.csv", "good.parquet"}  # fmt: skip
 
 
 def test_no_file_of_a_megabyte_costs_more_than_it_may(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from noisewise.privacy.guarantee import Guarantee, guarantee_from_spec
 from noisewise.privacy.mechanism import mechanism_names
 from noisewise.schema import Schema, schema_from_dict
 from noisewise.statistics import statistic
+from noisewise.statistics.sensitivity import one_file
 
 Read = TypeVar("Read")
 CLAMP_AT_MOST = Fraction(1, 100)
@@ -115,10 +116,11 @@ class Spec:
             return chosen(self.path, [NamedPlan(None, *self._listed("release"))], only)
         entries = self._entries("release")
         named = []
-        for number, (name, entry) in enumerate(zip(section_names(self.path, entries), entries, strict=True), 1):
-            plain = {key: value for key, value in entry.items() if key != "name"}
-            place = f"[[release]] {number if name is None else repr(name)}"
-            named.append(NamedPlan(name, self._within(place, partial(_plan, plain, self.schema()))))
+        with one_file():
+            for number, (name, entry) in enumerate(zip(section_names(self.path, entries), entries, strict=True), 1):
+                plain = {key: value for key, value in entry.items() if key != "name"}
+                place = f"[[release]] {number if name is None else repr(name)}"
+                named.append(NamedPlan(name, self._within(place, partial(_plan, plain, self.schema()))))
         return chosen(self.path, named, only)
 
     def candidates(self) -> tuple[Plan, ...]:

@@ -9,7 +9,7 @@ says what is imported. Files of format 1 are read as they were.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any, cast
 
@@ -25,8 +25,10 @@ from noisewise.likelihood.size_prior import Sizes, is_size_law, listed_sizes
 from noisewise.measuring import noisy_value_from_dict
 from noisewise.models.protocol import Model
 from noisewise.models.registry import MODELS
+from noisewise.noisy_value import NoisyValue
 from noisewise.populations.text import population_from_spec, prior_text, size_from_text
 from noisewise.printable import shown
+from noisewise.statistics.sensitivity import one_file
 from noisewise.types import Floats
 
 __all__ = ["FORMAT", "load", "save"]
@@ -75,7 +77,7 @@ def load(path: str | PathLike[str]) -> Posterior:
             draws=draws,
             verdict=Verdict.from_dict(header["verdict"]),
             population=_population_from_plain(header["population"]),
-            releases=tuple(noisy_value_from_dict(plain) for plain in header["releases"]),
+            releases=_releases_from_plain(header["releases"]),
             moments=_moments_from_plain(header["moments"]),
             stated_n=_stated_again(header["stated_n"]),
             energy=arrays.get("energy"),
@@ -87,6 +89,11 @@ def load(path: str | PathLike[str]) -> Posterior:
         _ = str(found.verdict), found.check_sentence(is_asked=False)  # numbers that cannot be said are none
         _check_numbers(found)
         return found
+
+
+def _releases_from_plain(listed: Sequence[object]) -> tuple[NoisyValue, ...]:
+    with one_file():
+        return tuple(noisy_value_from_dict(plain) for plain in listed)
 
 
 class _Header(BaseModel):

@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from noisewise.errors import InvalidArgument
+from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import fraction, root_above
 from noisewise.printable import shown
 from noisewise.schema import Levels, Schema
@@ -50,6 +50,7 @@ LARGEST_MOVE = Fraction(10) ** 100
 ROUNDS = 60
 LARGEST_WORK = 8 * 10**8  # operations on boxes in one search, over all groups of columns: some four seconds
 LARGEST_PROOF = 2 * LARGEST_WORK  # the same where a stated bound is to be shown
+LARGEST_FILE_WORK = 2 * LARGEST_WORK  # after so many in one file no further search is begun
 CALL = 4000  # boxes whose evaluation costs as much as the call itself
 MANY_LEVELS = 200  # beyond, only the levels that features name are tried, and one more
 LARGEST_PIECE = 2**21  # operations whose results are held at once, some 50 MB
@@ -92,6 +93,7 @@ class _Search:
 
 
 _PROOF: ContextVar[_Search | None] = ContextVar("proof", default=None)
+_LEFT: ContextVar[list[int] | None] = ContextVar("left", default=None)  # operations, of all searches of one file
 
 
 @contextmanager
@@ -102,6 +104,20 @@ def proving(enough: Fraction) -> Iterator[None]:
         yield
     finally:
         _PROOF.reset(token)
+
+
+@contextmanager
+def one_file() -> Iterator[None]:
+    """Searches begun inside spend `LARGEST_FILE_WORK` together, and what the last one takes; another is refused.
+
+    It is for files that list many statistics, each dear to plan again. A statistic that was planned just before costs
+    nothing, so a file may hold the same one as often as it likes.
+    """
+    token = _LEFT.set([LARGEST_FILE_WORK])
+    try:
+        yield
+    finally:
+        _LEFT.reset(token)
 
 
 @contextmanager
@@ -173,7 +189,12 @@ def joint_sensitivity(
         weights_above(weights),
         _PROOF.get() or _Search(LARGEST_WORK, None),
     )
-    work = search.work
+    work, left = search.work, _LEFT.get()
+    if left is not None and left[0] <= 0:
+        raise Unsupported(
+            "the sensitivities of the statistics in this file take too long to search, all together: keep fewer of "
+            "them in one file"
+        )
     for k, group in enumerate(groups):
         found, spent = _group_sensitivity(
             [features[i] for i in group],
@@ -186,6 +207,8 @@ def joint_sensitivity(
         values.append(found.value)
         attained.append(found.attained)
         arguments.append(found.argument)
+    if left is not None:
+        left[0] -= search.work - work
     for k, feature in enumerate(features):
         if not feature.columns():  # a constant: one record brings it along, and two have it in common
             low, high, _ = feature_ranges([feature], schema)[0]
