@@ -14,7 +14,10 @@ from noisewise.graphical.quick import errors
 
 
 def release_of(rng, n=2000, **options):
-    return released(nw.Marginals(*CLIQUES), schema_of(LEVELS, n=n), some_records(rng, n), **options)
+    """Records whose first levels are the commonest, so that their tables are far from level."""
+    lower = {name: np.minimum(*rng.integers(0, len(one), (2, n))) for name, one in LEVELS.items()}
+    records = {name: [LEVELS[name][k] for k in index] for name, index in lower.items()}
+    return released(nw.Marginals(*CLIQUES), schema_of(LEVELS, n=n), records, **options)
 
 
 def test_errors_spread_as_the_normal_law_around_the_estimate_does(rng):
@@ -76,6 +79,13 @@ def test_weak_releases_are_told(rng):
     model = nw.GraphicalModel(CLIQUES, schema_of(LEVELS, n=2000))
     assert "cover less than they claim" in model.quick(release_of(rng), seed=1).note
     assert "weak" not in model.quick(release_of(rng, guarantee=nw.PureDP(10)), seed=1).note
+
+
+def test_where_next_to_nothing_is_known_no_interval_is_given(rng):
+    model = nw.GraphicalModel(CLIQUES, schema_of(LEVELS, n=5))
+    release = release_of(rng, n=5, guarantee=nw.PureDP("0.01"), noise=rng.integers(-9, 9, 16))
+    with pytest.raises(Unsupported, match="direct"):
+        model.quick(release, seed=1)
 
 
 def test_tables_that_mix_cells_are_refused(rng):

@@ -25,6 +25,7 @@ from noisewise.errors import InvalidArgument, Unsupported
 from noisewise.exact import integer
 from noisewise.graphical import matrix_free
 from noisewise.graphical.cliques import read_columns
+from noisewise.graphical.counted import home_of
 from noisewise.graphical.loopy import engine_for
 from noisewise.graphical.matching import match
 from noisewise.graphical.model import POTENTIALS
@@ -58,6 +59,7 @@ LARGEST_ANSWER = 100_000  # cells
 MOST_LINES = 40
 MOST_PREDICTIVE = 1000  # draws
 FEWEST_DRAWS = 20
+FEWEST_DETERMINED = 2.0  # parameters; with fewer the width of the prior is a guess, and intervals held 0 to 40 %
 APPROXIMATE = "Approximate: the columns are too entangled for exact sums (loopy belief propagation)."
 
 
@@ -227,6 +229,12 @@ def quick(
             "Use infer with method='posterior'."
         )
     found = matrix_free.fit(observed.problem)
+    if found.notes or (found.effective or 0.0) < FEWEST_DETERMINED:
+        raise Unsupported(
+            f"These tables determine {found.effective or 0.0:.1g} of {observed.problem.parameters} parameters: too few "
+            "to learn the width of their prior, on which quick intervals rest. model.direct(release) has intervals "
+            "that do not rest on the model."
+        )
     rng = np.random.default_rng(None if seed is None else integer(seed, "seed", minimum=0))
     mu, wrong = errors(observed.problem, found, rng, count)
     cells = np.column_stack([mu, wrong])
@@ -246,15 +254,14 @@ def quick(
 
 def _home(model: GraphicalModel, names: Sequence[str]) -> int:
     """The smallest clique that holds these columns."""
-    tables, wanted = model.tables, set(model.region(names))
-    able = [r for r, region in enumerate(tables.regions) if wanted <= set(region)]
-    if not able:
+    home = home_of(model.tables, model.region(names))
+    if home is None:
         raise InvalidArgument(
             f"[{', '.join(names)}] are in no common clique. Quick intervals are of columns that are; "
             "model.marginal(posterior, columns) asks a posterior for any.",
             argument="columns",
         )
-    return min(able, key=lambda r: len(tables.regions[r]))
+    return home
 
 
 def estimate(model: GraphicalModel, posterior: Posterior) -> Floats:

@@ -127,13 +127,11 @@ class JunctionEngine:
 
     def covariance(self, potentials: Floats) -> Floats:
         """Sigma: the derivative of mu along every cell, a block of cells at a time."""
-        _, given, beliefs, _ = self._propagated(potentials)
+        _, product = self.response(potentials)
         sigma = np.empty((self.tables.cells, self.tables.cells))
         for start in range(0, self.tables.cells, BLOCK):
             block = np.eye(self.tables.cells, min(BLOCK, self.tables.cells - start), -start)
-            product = np.empty_like(block)
-            turn(block, self.route, given, beliefs, product)
-            sigma[start : start + BLOCK] = product.T
+            sigma[start : start + BLOCK] = product(block).T
         return sigma
 
     def response(self, potentials: Floats) -> tuple[Floats, Product]:

@@ -55,7 +55,7 @@ def is_able(problem: Problem) -> bool:
 def fit(problem: Problem) -> Fit:
     """The empirical Bayes estimate; its evidence is not computed."""
     steps, theta, tau, size, done = _Steps(problem), np.zeros(problem.parameters), 1.0, math.inf, 0
-    moved, settled = theta, False
+    moved, settled, gamma = theta, False, 0.0
     while done < STEPS and not settled:
         wanted, gamma, precision = steps.towards(theta, tau, size)
         moved = steps.damped(wanted - theta)
@@ -65,7 +65,7 @@ def fit(problem: Problem) -> Fit:
         size = float(np.square(moved) @ precision) / gamma
         settled = size < ENOUGH and abs(math.log(tau / before)) < SETTLED
     change = 0.0 if size < ENOUGH else float(np.abs(moved).max())
-    return Fit(theta, done, told(tau, change, steps=STEPS), tau)
+    return Fit(theta, done, told(tau, change, steps=STEPS), tau, effective=gamma)
 
 
 class _Steps:

@@ -95,3 +95,4 @@ class Fit:
     notes: tuple[str, ...] = ()
     tau: float | None = None  # the width of the prior, where it was learnt
     log_evidence: float | None = None
+    effective: float | None = None  # parameters that the tables determine, where a method counts them
