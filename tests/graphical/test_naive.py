@@ -46,7 +46,7 @@ def divergence(problem, truth, theta):
 def nearest_on_simplex(shares, total):
     point = cvxpy.Variable(len(shares), nonneg=True)
     cvxpy.Problem(cvxpy.Minimize(cvxpy.sum_squares(point - shares)), [cvxpy.sum(point) == total]).solve(
-        solver=cvxpy.CLARABEL
+        solver=cvxpy.CLARABEL, tol_gap_abs=1e-14, tol_gap_rel=1e-14, tol_feas=1e-13
     )
     return point.value
 
